@@ -1,0 +1,1 @@
+"""PromQL over columnar samples: parser, vectorised evaluation, Prometheus JSON."""
