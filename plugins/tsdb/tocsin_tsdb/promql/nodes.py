@@ -1,0 +1,191 @@
+"""The syntax tree. Every node knows its place in the query (`span`) and its type (`kind`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias
+
+from .interface import Matcher
+from .source import Span
+
+Kind: TypeAlias = Literal["scalar", "vector", "matrix", "string"]
+At: TypeAlias = int | Literal["start", "end"]
+"""Fixed evaluation time: milliseconds, or one of the query's bounds."""
+
+KIND_NAMES: dict[Kind, str] = {
+    "scalar": "scalar",
+    "vector": "instant vector",
+    "matrix": "range vector",
+    "string": "string",
+}
+
+COMPARISONS = frozenset(("==", "!=", ">", "<", ">=", "<="))
+SET_OPERATORS = frozenset(("and", "or", "unless"))
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A function's type. `variadic` 0: exactly `args`; n > 0: the last may be left out or repeated up to n times in
+    all; -1: the last may be left out or repeated without limit."""
+
+    name: str
+    args: tuple[Kind, ...]
+    returns: Kind
+    variadic: int = 0
+
+
+@dataclass(slots=True)
+class Node:
+    """Common part of all nodes."""
+
+    span: Span
+
+
+@dataclass(slots=True)
+class NumberLiteral(Node):
+    value: float
+    kind: ClassVar[Kind] = "scalar"
+    is_duration: bool = False
+
+
+@dataclass(slots=True)
+class StringLiteral(Node):
+    value: str
+    kind: ClassVar[Kind] = "string"
+
+
+@dataclass(slots=True)
+class VectorSelector(Node):
+    """`name{matchers} offset o @ t`; `name` is the metric name written before the braces, if any."""
+
+    name: str
+    matchers: tuple[Matcher, ...]
+    offset_ms: int | None = None
+    at: At | None = None
+    extension: Literal["anchored", "smoothed"] | None = None
+    may_match_empty: bool = False
+    kind: ClassVar[Kind] = "vector"
+
+
+@dataclass(slots=True)
+class MatrixSelector(Node):
+    selector: VectorSelector
+    range_ms: int
+    kind: ClassVar[Kind] = "matrix"
+
+
+@dataclass(slots=True)
+class Subquery(Node):
+    """`expr[range:step]`; step None means the engine's default."""
+
+    expr: Expr
+    range_ms: int
+    step_ms: int | None
+    offset_ms: int | None = None
+    at: At | None = None
+    kind: ClassVar[Kind] = "matrix"
+
+
+@dataclass(slots=True)
+class Call(Node):
+    function: Signature
+    args: list[Expr]
+
+    @property
+    def kind(self) -> Kind:
+        return self.function.returns
+
+
+@dataclass(slots=True)
+class Aggregate(Node):
+    operator: str
+    expr: Expr
+    param: Expr | None
+    grouping: tuple[str, ...]
+    without: bool
+    grouped: bool
+    kind: ClassVar[Kind] = "vector"
+
+
+@dataclass(slots=True)
+class Matching:
+    """How the two sides of a binary operator find each other. `group` names the side with many elements."""
+
+    on: bool = False
+    labels: tuple[str, ...] = ()
+    explicit: bool = False
+    group: Literal["left", "right"] | None = None
+    include: tuple[str, ...] = ()
+    fill_left: float | None = None
+    fill_right: float | None = None
+
+
+@dataclass(slots=True)
+class Binary(Node):
+    operator: str
+    left: Expr
+    right: Expr
+    operator_span: Span
+    return_bool: bool = False
+    matching: Matching = field(default_factory=Matching)
+
+    @property
+    def kind(self) -> Kind:
+        return "scalar" if self.left.kind == self.right.kind == "scalar" else "vector"
+
+
+@dataclass(slots=True)
+class Unary(Node):
+    operator: str
+    expr: Expr
+
+    @property
+    def kind(self) -> Kind:
+        return self.expr.kind
+
+
+@dataclass(slots=True)
+class Paren(Node):
+    expr: Expr
+
+    @property
+    def kind(self) -> Kind:
+        return self.expr.kind
+
+
+Expr: TypeAlias = (
+    NumberLiteral
+    | StringLiteral
+    | VectorSelector
+    | MatrixSelector
+    | Subquery
+    | Call
+    | Aggregate
+    | Binary
+    | Unary
+    | Paren
+)
+
+
+def unwrap(expr: Expr) -> Expr:
+    """Strip parentheses."""
+    while isinstance(expr, Paren):
+        expr = expr.expr
+    return expr
+
+
+def children(expr: Expr) -> list[Expr]:
+    """Return the direct sub-expressions in evaluation order."""
+    match expr:
+        case Call():
+            return expr.args
+        case Aggregate():
+            return [expr.expr] if expr.param is None else [expr.param, expr.expr]
+        case Binary():
+            return [expr.left, expr.right]
+        case Subquery() | Unary() | Paren():
+            return [expr.expr]
+        case MatrixSelector():
+            return [expr.selector]
+        case _:
+            return []

@@ -1,0 +1,421 @@
+"""From tokens to a checked syntax tree: precedence climbing over the grammar of Prometheus 3."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from . import nodes
+from .durations import MAX_DURATION_MS, parse_duration, quote
+from .interface import METRIC_NAME, Matcher, MatchOp, ParseError
+from .lexer import AGGREGATORS, MODIFIER_WORDS, PREPROCESSORS, WORD_OPERATORS, Token, tokenize
+from .nodes import COMPARISONS, SET_OPERATORS, Expr
+from .regex import predicate
+from .signatures import FUNCTIONS
+from .source import Span, parse_error
+from .typecheck import check
+
+_PRECEDENCE = {
+    "or": 1,
+    **dict.fromkeys(("and", "unless"), 2),
+    **dict.fromkeys(COMPARISONS, 3),
+    **dict.fromkeys(("+", "-"), 4),
+    **dict.fromkeys(("*", "/", "%", "atan2"), 5),
+    "^": 6,
+}
+_UNARY_PRECEDENCE = 6  # binds like multiplication: -1^2 is -(1^2)
+_MATCH_OPS = frozenset(("=", "!=", "=~", "!~"))
+_NOT_METRICS = frozenset(("bool", "on", "ignoring", "group_left", "group_right"))
+_METRIC_KEYWORDS = (AGGREGATORS | WORD_OPERATORS | MODIFIER_WORDS | PREPROCESSORS) - _NOT_METRICS
+_LABEL_KEYWORDS = AGGREGATORS | WORD_OPERATORS | MODIFIER_WORDS | PREPROCESSORS
+_PARAMETRIC = frozenset(("bottomk", "count_values", "limit_ratio", "limitk", "quantile", "topk"))
+_MAX_DEPTH = 200
+
+
+def parse(query: str) -> Expr:
+    """Parse and type-check an expression. Raises ParseError with the position of what is wrong."""
+    parser = _Parser(query)
+    expr = parser.whole()
+    check(query, expr)
+    return expr
+
+
+def parse_matchers(query: str) -> tuple[Matcher, ...]:
+    """Parse a series selector (`name{label="value"}`) into its matchers, as `match[]` parameters need it."""
+    expr = parse(query)
+    if not isinstance(expr, nodes.VectorSelector) or expr.offset_ms is not None or expr.at is not None:
+        raise parse_error(query, expr.span.start, "expected a series selector")
+    return expr.matchers
+
+
+class _Parser:
+    def __init__(self, query: str) -> None:
+        self.query = query
+        self.tokens = tokenize(query)
+        self.index = 0
+        self.depth = 0
+
+    # Tokens
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.index]
+
+    def _advance(self) -> Token:
+        token = self.token
+        self.index += 1
+        return token
+
+    def _at(self, *kinds: str) -> bool:
+        return self.token.kind in kinds
+
+    def _unexpected(self, context: str = "", expected: str = "") -> ParseError:
+        message = f"unexpected {self.token.describe()}"
+        message += f" in {context}" if context else ""
+        message += f", expected {expected}" if expected else ""
+        return self._error(self.token.start, message)
+
+    def _error(self, offset: int, message: str) -> ParseError:
+        return parse_error(self.query, offset, message)
+
+    def _last_end(self) -> int:
+        return self.tokens[self.index - 1].end
+
+    # Expressions
+
+    def whole(self) -> Expr:
+        if self._at("eof"):
+            raise self._error(0, "no expression found in input")
+        expr = self.expression(1)
+        if not self._at("eof"):
+            raise self._unexpected()
+        return expr
+
+    def expression(self, minimum: int) -> Expr:
+        """Parse operators of at least the given precedence."""
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise self._error(self.token.start, f"expression nested deeper than {_MAX_DEPTH} levels")
+        left = self._unary()
+        while (precedence := _PRECEDENCE.get(self.token.kind, 0)) >= minimum:
+            left = self._binary(left, precedence)
+        self.depth -= 1
+        return left
+
+    def _unary(self) -> Expr:
+        if not self._at("+", "-"):
+            return self._postfix(self._primary())
+        sign = self._advance()
+        operand = self.expression(_UNARY_PRECEDENCE)
+        span = Span(sign.start, operand.span.end)
+        if isinstance(operand, nodes.NumberLiteral):
+            value = -operand.value if sign.kind == "-" else operand.value
+            return nodes.NumberLiteral(span, value, operand.is_duration)
+        return nodes.Unary(span, sign.kind, operand)
+
+    def _binary(self, left: Expr, precedence: int) -> Expr:
+        operator = self._advance()
+        return_bool = self._at("bool")
+        if return_bool:
+            self._advance()
+        matching = self._matching()
+        modifiers_end = self._last_end()
+        right = self.expression(precedence if operator.kind == "^" else precedence + 1)
+        return nodes.Binary(
+            Span(left.span.start, right.span.end),
+            operator.kind,
+            left,
+            right,
+            Span(operator.start, modifiers_end),
+            return_bool,
+            matching,
+        )
+
+    def _matching(self) -> nodes.Matching:
+        matching = nodes.Matching()
+        if self._at("on", "ignoring"):
+            matching.explicit = True
+            matching.on = self._advance().kind == "on"
+            matching.labels = self._label_list()
+            if self._at("group_left", "group_right"):
+                matching.group = "left" if self._advance().kind == "group_left" else "right"
+                matching.include = self._label_list() if self._at("(") else ()
+        while self._at("fill", "fill_left", "fill_right") and self.tokens[self.index + 1].kind == "(":
+            self._fill(matching)
+        return matching
+
+    def _fill(self, matching: nodes.Matching) -> None:
+        keyword = self._advance()
+        self._expect("(", "fill modifier")
+        value = self._signed_number("fill modifier", "number")
+        self._expect(")", "fill modifier")
+        if keyword.kind in ("fill", "fill_left"):
+            matching.fill_left = value
+        if keyword.kind in ("fill", "fill_right"):
+            matching.fill_right = value
+
+    def _expect(self, kind: str, context: str) -> Token:
+        if not self._at(kind):
+            raise self._unexpected(context, quote(kind))
+        return self._advance()
+
+    def _label_list(self) -> tuple[str, ...]:
+        if not self._at("("):
+            raise self._unexpected("grouping opts", quote("("))
+        self._advance()
+        names: list[str] = []
+        while not self._at(")"):
+            if not self._at("identifier", "string", *_LABEL_KEYWORDS):
+                raise self._unexpected("grouping opts", "label")
+            if self._at("string") and not self.token.text:
+                raise self._error(self.token.start, "invalid label name for grouping: " + quote(""))
+            names.append(self._advance().text)
+            if self._at(","):
+                self._advance()
+            elif not self._at(")"):
+                raise self._unexpected("grouping opts", '"," or ")"')
+        self._advance()
+        return tuple(names)
+
+    def _primary(self) -> Expr:
+        token = self.token
+        if token.kind in ("number", "duration"):
+            self._advance()
+            return nodes.NumberLiteral(Span(token.start, token.end), self._number(token), token.kind == "duration")
+        if token.kind == "string":
+            self._advance()
+            return nodes.StringLiteral(Span(token.start, token.end), token.text)
+        if token.kind == "(":
+            return self._paren()
+        if token.kind == "{":
+            return self._selector("", token.start)
+        following = self.tokens[self.index + 1].kind if self.index + 1 < len(self.tokens) else "eof"
+        if token.kind in AGGREGATORS and following not in _AFTER_METRIC:
+            return self._aggregate()
+        if following == "(" and (token.kind == "identifier" or token.kind in PREPROCESSORS):
+            return self._call()
+        if token.kind in ("identifier", "metric") or token.kind in _METRIC_KEYWORDS:
+            self._advance()
+            return self._selector(token.text, token.start)
+        raise self._unexpected()
+
+    def _paren(self) -> Expr:
+        start = self._advance().start
+        inner = self.expression(1)
+        if not self._at(")"):
+            raise self._unexpected()
+        return nodes.Paren(Span(start, self._advance().end), inner)
+
+    # Calls and aggregations
+
+    def _arguments(self) -> list[Expr]:
+        self._advance()
+        args: list[Expr] = []
+        while not self._at(")"):
+            args.append(self.expression(1))
+            if self._at(","):
+                comma = self._advance()
+                if self._at(")"):
+                    raise self._error(comma.start, "trailing commas not allowed in function call args")
+            elif not self._at(")"):
+                raise self._unexpected()
+        self._advance()
+        return args
+
+    def _call(self) -> Expr:
+        name = self._advance()
+        signature = FUNCTIONS.get(name.text)
+        if signature is None:
+            raise self._error(name.start, f"unknown function with name {quote(name.text)}")
+        args = self._arguments()
+        return nodes.Call(Span(name.start, self._last_end()), signature, args)
+
+    def _aggregate(self) -> Expr:
+        operator = self._advance()
+        grouping: tuple[str, ...] | None = None
+        without = False
+        if self._at("by", "without"):
+            without = self._advance().kind == "without"
+            grouping = self._label_list()
+        if not self._at("("):
+            raise self._unexpected("aggregation")
+        args = self._arguments()
+        if grouping is None and self._at("by", "without"):
+            without = self._advance().kind == "without"
+            grouping = self._label_list()
+        span = Span(operator.start, self._last_end())
+        expected = 2 if operator.kind in _PARAMETRIC else 1
+        if not args:
+            raise self._error(span.start, "no arguments for aggregate expression provided")
+        if len(args) != expected:
+            message = "wrong number of arguments for aggregate expression provided"
+            raise self._error(span.start, f"{message}, expected {expected}, got {len(args)}")
+        param = args[0] if expected == 2 else None
+        return nodes.Aggregate(span, operator.kind, args[-1], param, grouping or (), without, grouping is not None)
+
+    # Selectors
+
+    def _selector(self, name: str, start: int) -> Expr:
+        matchers: list[Matcher] = []
+        if self._at("{"):
+            self._advance()
+            while not self._at("}"):
+                matchers.append(self._matcher())
+                if self._at(","):
+                    self._advance()
+                elif not self._at("}"):
+                    raise self._unexpected("label matching", '"," or "}"')
+            self._advance()
+        if name:
+            matchers.append(Matcher(METRIC_NAME, "=", name))
+        return nodes.VectorSelector(Span(start, self._last_end()), name, tuple(matchers))
+
+    def _matcher(self) -> Matcher:
+        if not self._at("identifier", "string"):
+            raise self._unexpected("label matching", 'identifier or "}"')
+        label = self._advance()
+        if not self._at(*_MATCH_OPS):
+            if label.kind == "string":
+                return Matcher(METRIC_NAME, "=", label.text)
+            raise self._unexpected("label matching", "label matching operator")
+        operator = self._advance()
+        if not self._at("string"):
+            raise self._unexpected("label matching", "string")
+        matcher = Matcher(label.text, cast(MatchOp, operator.kind), self._advance().text)
+        try:
+            predicate(matcher)
+        except ValueError as problem:
+            raise self._error(label.start, str(problem))
+        return matcher
+
+    def _postfix(self, expr: Expr) -> Expr:
+        while True:
+            if self._at("["):
+                expr = self._range(expr)
+            elif self._at("offset"):
+                self._advance()
+                self._set_offset(expr, self._signed_duration("offset", "number or duration"))
+            elif self._at("@"):
+                self._advance()
+                self._set_at(expr)
+            elif self._at("anchored", "smoothed"):
+                self._set_extension(expr, self._advance())
+            else:
+                return expr
+
+    def _range(self, expr: Expr) -> Expr:
+        bracket = self._advance()
+        range_ms = self._positive_duration("subquery or range selector", "number or duration")
+        if self._at(":"):
+            self._advance()
+            step_ms = None
+            if not self._at("]"):
+                step_ms = self._positive_duration("subquery selector", 'number, duration, or "]"')
+            if not self._at("]"):
+                raise self._unexpected("subquery selector", quote("]"))
+            return nodes.Subquery(Span(expr.span.start, self._advance().end), expr, range_ms, step_ms)
+        if not self._at("]"):
+            raise self._unexpected("subquery or range", '":" or "]"')
+        end = self._advance().end
+        if not isinstance(expr, nodes.VectorSelector):
+            raise self._error(bracket.start, "ranges only allowed for vector selectors")
+        if expr.offset_ms:
+            raise self._error(bracket.start, "no offset modifiers allowed before range")
+        if expr.at is not None:
+            raise self._error(bracket.start, "no @ modifiers allowed before range")
+        return nodes.MatrixSelector(Span(expr.span.start, end), expr, range_ms)
+
+    def _modified(self, expr: Expr, modifier: str) -> nodes.VectorSelector | nodes.Subquery:
+        if isinstance(expr, nodes.MatrixSelector):
+            return expr.selector
+        if isinstance(expr, nodes.VectorSelector | nodes.Subquery):
+            return expr
+        where = "an instant vector selector or range vector selector or a subquery"
+        raise self._error(expr.span.start, f"{modifier} modifier must be preceded by {where}")
+
+    def _set_offset(self, expr: Expr, offset_ms: int) -> None:
+        target = self._modified(expr, "offset")
+        if target.offset_ms:
+            raise self._error(expr.span.start, "offset may not be set multiple times")
+        target.offset_ms = offset_ms
+        expr.span = Span(expr.span.start, self._last_end())
+
+    def _set_at(self, expr: Expr) -> None:
+        if self._at("start", "end"):
+            at: nodes.At = "start" if self._advance().kind == "start" else "eof"
+            self._expect("(", "@")
+            self._expect(")", "@")
+        else:
+            seconds = self._signed_number("@", "timestamp")
+            if not abs(seconds) < 2**63:  # NaN included
+                raise self._error(expr.span.start, f"timestamp out of bounds for @ modifier: {seconds:f}")
+            at = round(seconds * 1000)
+        target = self._modified(expr, "@")
+        if target.at is not None:
+            raise self._error(expr.span.start, "@ <timestamp> may not be set multiple times")
+        target.at = at
+        expr.span = Span(expr.span.start, self._last_end())
+
+    def _set_extension(self, expr: Expr, keyword: Token) -> None:
+        if isinstance(expr, nodes.Subquery):
+            raise self._error(expr.span.start, f"{keyword.kind} modifier is not supported for subqueries")
+        selector = expr.selector if isinstance(expr, nodes.MatrixSelector) else expr
+        if not isinstance(selector, nodes.VectorSelector):
+            raise self._error(expr.span.start, f"{keyword.kind} modifier not implemented")
+        if selector.extension not in (None, keyword.kind):
+            raise self._error(expr.span.start, "anchored and smoothed modifiers cannot be used together")
+        selector.extension = "anchored" if keyword.kind == "anchored" else "smoothed"
+        expr.span = Span(expr.span.start, self._last_end())
+
+    # Numbers
+
+    def _number(self, token: Token) -> float:
+        try:
+            if token.kind == "duration":
+                return parse_duration(token.text) / 1000
+            return parse_number(token.text)
+        except ValueError as problem:
+            raise self._error(token.start, str(problem))
+
+    def _signed_number(self, context: str, expected: str) -> float:
+        negative = self._at("-")
+        if self._at("+", "-"):
+            self._advance()
+        if not self._at("number", "duration"):
+            raise self._unexpected(context, expected)
+        value = self._number(self._advance())
+        return -value if negative else value
+
+    def _signed_duration(self, context: str, expected: str) -> int:
+        at = self.token.start
+        milliseconds = self._signed_number(context, expected) * 1000
+        if not abs(milliseconds) <= MAX_DURATION_MS:
+            raise self._error(at, "duration out of range")
+        return round(milliseconds)
+
+    def _positive_duration(self, context: str, expected: str) -> int:
+        at = self.token.start
+        if not self._at("number", "duration"):
+            raise self._unexpected(context, expected)
+        milliseconds = self._signed_duration(context, expected)
+        if milliseconds <= 0:
+            raise self._error(at, "duration must be greater than 0")
+        return milliseconds
+
+
+_AFTER_METRIC = frozenset(("eof", ")", ",", "[", "{", "@", "offset", "anchored", "smoothed", ":", "]", *_PRECEDENCE))
+"""What may follow a metric that is called like an aggregation operator; anything else continues an aggregation."""
+
+assert not SET_OPERATORS - _PRECEDENCE.keys()
+
+
+def parse_number(text: str) -> float:
+    """Read a number literal: decimal, hexadecimal, octal (leading 0), `_` between digits, Inf and NaN in any case."""
+    lower = text.lower()
+    digits = lower.replace("_", "")
+    if "__" in lower or lower.endswith("_"):
+        raise ValueError(f"error parsing number: strconv.ParseFloat: parsing {quote(text)}: invalid syntax")
+    if digits.startswith("0x"):
+        return float(int(digits, 16))
+    if len(digits) > 1 and digits[0] == "0" and set(digits) <= set("01234567"):
+        return float(int(digits, 8))
+    return float(digits)
