@@ -1,0 +1,169 @@
+"""What a handler sees of a request, and what it may return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import falcon
+import orjson
+
+from tocsin.http.access import Caller
+from tocsin.http.errors import ApiError, forbidden, invalid, unauthorized
+
+if TYPE_CHECKING:
+    from tocsin.app.core import Core
+    from tocsin.http.routes import Route
+
+TRUE = frozenset(("true", "1", "on", "checked", "yes", "Y"))
+FALSE = frozenset(("false", "0", "off", "no", "N"))
+
+
+@dataclass(frozen=True)
+class Raw:
+    """An answer without envelope: bytes (or an iterable of them) with a content type and a status."""
+
+    body: bytes | Iterable[bytes]
+    content_type: str = "application/json; charset=utf-8"
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def text(body: str, status: int = 200) -> Raw:
+    """Return a plain-text answer."""
+    return Raw(body.encode(), "text/plain; charset=utf-8", status)
+
+
+class Context:
+    """One request: parameters, body, caller and the core's services.
+
+    ``aliased`` is true for a request that came in through a configured path alias; only the response layer looks at it.
+    """
+
+    def __init__(self, core: Core, request: falcon.Request, route: Route, params: dict[str, str]) -> None:
+        self.core = core
+        self.request = request
+        self.route = route
+        self.params = params
+        self.request_id: str = request.env["tocsin.request_id"]
+        self.aliased = "tocsin.alias" in request.env
+        self.body: Any = None
+        self.caller: Caller | None = None
+        self.service_user = ""
+        self.response_headers: dict[str, str] = {}
+
+    @property
+    def user(self) -> Caller:
+        """The logged-in caller; only for routes whose access asks for a login."""
+        if self.caller is None:
+            raise unauthorized()
+        return self.caller
+
+    @property
+    def operator(self) -> str:
+        """The name written into ``create_by`` and ``update_by``."""
+        return self.caller.username if self.caller else self.service_user
+
+    @property
+    def remote(self) -> str:
+        """Address of the TCP peer."""
+        return str(self.request.env.get("REMOTE_ADDR", ""))
+
+    @cached_property
+    def language(self) -> str:
+        """Language of messages: ``en``, ``zh_CN``, ``zh_HK`` or the header's own value; no header means English."""
+        value = self.request.get_header("X-Language") or "en"
+        for prefix, language in (("zh_HK", "zh_HK"), ("zh", "zh_CN"), ("en", "en")):
+            if value.startswith(prefix):
+                return language
+        return value
+
+    @cached_property
+    def raw_body(self) -> bytes:
+        """The body's bytes, at most the route's limit; longer raises ``too_large``."""
+        limit = self.route.max_body or self.core.http.max_content_length
+        length = self.request.content_length
+        if length is not None and length > limit:
+            raise ApiError(f"body of {length} bytes is over the limit of {limit}", "too_large")
+        data: bytes = self.request.bounded_stream.read(limit + 1) if length is not None else self._read(limit + 1)
+        if len(data) > limit:
+            raise ApiError(f"body is over the limit of {limit} bytes", "too_large")
+        if length is not None and len(data) < length:
+            raise invalid(f"body ended after {len(data)} of {length} bytes")
+        return data
+
+    def _read(self, size: int) -> bytes:
+        return bytes(self.request.env["wsgi.input"].read(size))
+
+    def json(self) -> Any:
+        """Return the body parsed as JSON, whatever its type."""
+        data = self.raw_body
+        if not data.strip():
+            raise invalid("json body invalid: EOF")
+        try:
+            return orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            raise invalid(f"json body invalid: {error}") from None
+
+    def param_int(self, name: str) -> int:
+        """Return path parameter ``name`` as integer."""
+        return self._integer(self.params[name], "cannot convert {0} to int64")
+
+    def query(self, name: str, default: str = "") -> str:
+        """Return query parameter ``name``; several values of it give the first."""
+        value = self.request.get_param_as_list(name)
+        return value[0] if value else default
+
+    def query_required(self, name: str) -> str:
+        """Return query parameter ``name`` and raise when it is missing or empty."""
+        value = self.query(name)
+        if not value:
+            raise invalid(f"query param[{name}] is necessary")
+        return value
+
+    def query_int(self, name: str, default: int) -> int:
+        """Return query parameter ``name`` as integer."""
+        value = self.query(name)
+        return self._integer(value, "cannot convert [{0}] to int64") if value else default
+
+    def query_bool(self, name: str, default: bool = False) -> bool:
+        """Return query parameter ``name`` as truth value."""
+        value = self.query(name)
+        if not value:
+            return default
+        if value not in TRUE and value not in FALSE:
+            raise invalid(f"unknown arg[{name}] value: {value}")
+        return value in TRUE
+
+    def query_ids(self, name: str) -> list[int]:
+        """Return query parameter ``name``, ids separated by commas, as integers."""
+        return [self._integer(part, "cannot convert {0} to int64") for part in self.query(name).split(",") if part]
+
+    def page(self, limit: int = 20) -> tuple[int, int]:
+        """Return ``(limit, offset)`` from the query parameters ``limit`` and ``p``."""
+        size = self.query_int("limit", limit)
+        if size < 1:
+            raise invalid(f"limit: got {size}, expected at least 1")
+        return size, (max(self.query_int("p", 1), 1) - 1) * size
+
+    @staticmethod
+    def _integer(value: str, message: str) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            raise invalid(message.format(value)) from None
+        if not -(1 << 63) <= number < 1 << 63:
+            raise invalid(message.format(value))
+        return number
+
+    def require_group(self, group_id: int, *, write: bool) -> None:
+        """Check the caller against a business group that stands in an object or body, as a row's check would."""
+        if not self.user.is_admin and not self.core.gatekeeper.in_group(self.user, group_id, write=write):
+            raise forbidden()
+        if self.user.is_admin:
+            self.core.gatekeeper.in_group(self.user, group_id, write=write)
+
+
+Guard = Callable[[Context], None]

@@ -1,0 +1,83 @@
+"""Self metrics: a registry that is passed in, and the latency histograms of the HTTP layer."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.multiprocess import MultiProcessCollector
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tocsin.http.routes import Route
+
+
+class Metrics:
+    """Makes and remembers the metrics of one process.
+
+    Asking twice for one name gives the same object, so a plugin and the core can share a metric, and an application
+    that is built again in one process (as tests do) finds its metrics instead of clashing with them.
+    With ``PROMETHEUS_MULTIPROC_DIR`` set, :meth:`exposed` sums over all processes of the installation.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._made: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def counter(self, name: str, doc: str, labels: Sequence[str] = ()) -> Counter:
+        """Return the counter ``name`` (with or without ``_total``)."""
+        return self._get(Counter, name, doc, labels)  # type: ignore[no-any-return]
+
+    def gauge(self, name: str, doc: str, labels: Sequence[str] = (), mode: str = "livesum") -> Gauge:
+        """Return the gauge ``name``; ``mode`` says how several processes' values are combined."""
+        return self._get(Gauge, name, doc, labels, multiprocess_mode=mode)  # type: ignore[no-any-return]
+
+    def histogram(
+        self, name: str, doc: str, labels: Sequence[str] = (), buckets: Sequence[float] = Histogram.DEFAULT_BUCKETS
+    ) -> Histogram:
+        """Return the histogram ``name`` with ``buckets`` in the metric's unit."""
+        return self._get(Histogram, name, doc, labels, buckets=buckets)  # type: ignore[no-any-return]
+
+    def exposed(self) -> CollectorRegistry:
+        """Return the registry to expose: this process's own, or the sum over all processes."""
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return self.registry
+        combined = CollectorRegistry()
+        MultiProcessCollector(combined)  # type: ignore[no-untyped-call]
+        return combined
+
+    def names(self) -> list[str]:
+        """Return the names of all metrics made so far."""
+        return sorted(self._made)
+
+    def _get(self, kind: type, name: str, doc: str, labels: Sequence[str], **more: Any) -> Any:
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = kind(name, doc, list(labels), registry=self.registry, **more)
+            return self._made[name]
+
+
+class RequestMetrics:
+    """Latency histograms by status code, method and route pattern."""
+
+    BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60)
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._children: dict[tuple[str, str, str, int], Histogram] = {}
+
+    def observe(self, route: Route, code: int, seconds: float) -> None:
+        """Count one request; ``path`` is the pattern, so that the number of series stays bounded."""
+        path = "" if route.path == "/*rest" else route.full_path
+        key = (route.metric, route.method, path, code)
+        child = self._children.get(key)
+        if child is None:
+            family = self._metrics.histogram(
+                route.metric, "Time to answer a request, in seconds.", ("code", "method", "path"), self.BUCKETS
+            )
+            child = self._children[key] = family.labels(str(code), route.method, path)
+        child.observe(seconds)

@@ -1,0 +1,148 @@
+"""The public plugin API of Tocsin: what a plugin may import of the service, and nothing else.
+
+Begin with :mod:`tocsin.plugin.hookspecs`, the page of hooks; then read the base class of your kind.  ``tocsin plugin new
+KIND NAME`` writes a complete distribution to start from, :mod:`tocsin.plugin.testkit` has the contract tests to subclass.
+"""
+
+import pluggy
+
+from tocsin.app.settings import SettingsError, at_least, key, one_of, section
+from tocsin.http.access import (
+    ADMIN,
+    AGENT,
+    ANONYMOUS,
+    LOCAL,
+    LOGIN,
+    SERVICE,
+    Access,
+    Caller,
+    group_read,
+    group_write,
+    perm,
+    team_write,
+)
+from tocsin.http.context import Context, Raw, text
+from tocsin.http.errors import ApiError, conflict, forbidden, invalid, not_found, unauthorized
+from tocsin.http.routes import Body, Route, page, root, service
+from tocsin.plugin._datasource import (
+    Datasource,
+    DatasourceConfig,
+    DatasourceType,
+    HttpTarget,
+    LogPage,
+    LogQuery,
+    MetricQuery,
+    Series,
+)
+from tocsin.plugin._errors import (
+    DatasourceError,
+    DecodeError,
+    LoginError,
+    PluginCallError,
+    ProcessorError,
+    SendError,
+    WriteError,
+)
+from tocsin.plugin._feature import CENTER, EVERY_PROCESS, Command, Feature, Job, Sidecar
+from tocsin.plugin._ingest import (
+    Batch,
+    Decoded,
+    IngestProtocol,
+    IngestRequest,
+    IngestRoute,
+    Writer,
+    WriterContext,
+    WriteResult,
+    WriterType,
+)
+from tocsin.plugin._notify import ChannelType, Delivery, EventProcessor, Receipt, StepContext
+from tocsin.plugin._sso import SsoIdentity, SsoProvider
+from tocsin.plugin._toolset import ApiCall, Tool, Toolset
+from tocsin.store.database import Table
+from tocsin.store.migrations import Migration, Migrator, create
+
+API_VERSION = 1
+"""Number of this API; a plugin module may state the number it needs as ``TOCSIN_API = 1``."""
+
+hookimpl = pluggy.HookimplMarker("tocsin")
+"""Marks the functions of a plugin module that implement hooks."""
+
+__all__ = [
+    "ADMIN",
+    "AGENT",
+    "ANONYMOUS",
+    "API_VERSION",
+    "CENTER",
+    "EVERY_PROCESS",
+    "LOCAL",
+    "LOGIN",
+    "SERVICE",
+    "Access",
+    "ApiCall",
+    "ApiError",
+    "Batch",
+    "Body",
+    "Caller",
+    "ChannelType",
+    "Command",
+    "Context",
+    "Datasource",
+    "DatasourceConfig",
+    "DatasourceError",
+    "DatasourceType",
+    "DecodeError",
+    "Decoded",
+    "Delivery",
+    "EventProcessor",
+    "Feature",
+    "HttpTarget",
+    "IngestProtocol",
+    "IngestRequest",
+    "IngestRoute",
+    "Job",
+    "LogPage",
+    "LogQuery",
+    "LoginError",
+    "MetricQuery",
+    "Migration",
+    "Migrator",
+    "PluginCallError",
+    "ProcessorError",
+    "Raw",
+    "Receipt",
+    "Route",
+    "SendError",
+    "Series",
+    "SettingsError",
+    "Sidecar",
+    "SsoIdentity",
+    "SsoProvider",
+    "StepContext",
+    "Table",
+    "Tool",
+    "Toolset",
+    "WriteError",
+    "WriteResult",
+    "Writer",
+    "WriterContext",
+    "WriterType",
+    "at_least",
+    "conflict",
+    "create",
+    "forbidden",
+    "group_read",
+    "group_write",
+    "hookimpl",
+    "invalid",
+    "key",
+    "not_found",
+    "one_of",
+    "page",
+    "perm",
+    "root",
+    "section",
+    "service",
+    "team_write",
+    "text",
+    "unauthorized",
+]

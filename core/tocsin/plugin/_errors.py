@@ -1,0 +1,51 @@
+"""Errors that plugins raise; their texts are shown to users, so they hold no secrets."""
+
+from __future__ import annotations
+
+
+class PluginCallError(Exception):
+    """A plugin could not do what it was asked; the text says why."""
+
+
+class DatasourceError(PluginCallError):
+    """A datasource cannot be reached or refused a query.
+
+    ``refused`` is true when the datasource understood and said no (a bad expression), false when it is out of reach.
+    """
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+class WriteError(PluginCallError):
+    """A batch was not written and trying again may help; ``retry_after`` is the backend's wish in seconds."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class SendError(PluginCallError):
+    """A notification was not delivered; ``retryable`` says whether trying again may help."""
+
+    def __init__(self, message: str, *, retryable: bool = True, response: str = "") -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.response = response
+
+
+class DecodeError(PluginCallError):
+    """A request body that cannot be decoded: refused whole with ``status``."""
+
+    def __init__(self, message: str, *, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ProcessorError(PluginCallError):
+    """A step of an event pipeline failed."""
+
+
+class LoginError(PluginCallError):
+    """A single-sign-on login was refused."""

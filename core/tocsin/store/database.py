@@ -1,0 +1,173 @@
+"""The connection to SQLite, MariaDB/MySQL or PostgreSQL: a bounded, counted pool behind peewee."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import peewee
+from playhouse.pool import PooledMySQLDatabase, PooledPostgresqlDatabase, PooledSqliteDatabase
+
+from tocsin.app.settings import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tocsin.app.sections import DbSettings
+    from tocsin.http.metrics import Metrics
+
+
+class Table(peewee.Model):
+    """Base of every table: an integer ``id`` and access to rows as plain dicts.
+
+    Tables are bound to the process's database at start (:meth:`Database.bind`), not when their module is imported.
+    """
+
+    id = peewee.AutoField()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row's stored values by column name."""
+        return dict(self.__data__)
+
+
+class DbMetrics:
+    """The ``svc_db_*`` metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.open = metrics.gauge("svc_db_pool_open_connections", "Connections that are open.")
+        self.in_use = metrics.gauge("svc_db_pool_in_use_connections", "Connections that a request or job holds.")
+        self.waits = metrics.counter("svc_db_pool_wait_count_total", "Waits for a free connection.")
+        self.wait_seconds = metrics.counter("svc_db_pool_wait_duration_seconds_total", "Seconds waited for one.")
+        self.operations = metrics.counter(
+            "svc_db_operation_total", "Database operations.", ("operation", "status", "table")
+        )
+
+
+class _Measured:
+    """Mixed into the peewee databases: counts operations, pool use and waits."""
+
+    measures: DbMetrics
+
+    def execute(self, query: Any, **options: Any) -> Any:
+        """Run a peewee query and count it by kind and table."""
+        operation = type(query).__name__.removeprefix("Model").removesuffix("Query").lower()
+        model = getattr(query, "model", None)
+        table = model._meta.table_name if model is not None else ""
+        try:
+            result = super().execute(query, **options)  # type: ignore[misc]
+        except Exception:
+            self.measures.operations.labels(operation, "error", table).inc()
+            raise
+        self.measures.operations.labels(operation, "success", table).inc()
+        return result
+
+    def _connect(self) -> Any:
+        started = time.monotonic()
+        try:
+            return super()._connect()  # type: ignore[misc]
+        except peewee.DatabaseError:
+            self.measures.waits.inc()
+            raise
+        finally:
+            waited = time.monotonic() - started
+            if waited > 0.001:
+                self.measures.wait_seconds.inc(waited)
+            self._publish()
+
+    def _close(self, conn: Any, close_conn: bool = False) -> None:
+        super()._close(conn, close_conn)  # type: ignore[misc]
+        self._publish()
+
+    def _publish(self) -> None:
+        pool: Any = self
+        self.measures.in_use.set(len(pool._in_use))
+        self.measures.open.set(len(pool._in_use) + len(pool._connections))
+
+
+class _Sqlite(_Measured, PooledSqliteDatabase):
+    pass
+
+
+class _MySql(_Measured, PooledMySQLDatabase):
+    pass
+
+
+class _Postgres(_Measured, PooledPostgresqlDatabase):
+    pass
+
+
+class Database:
+    """The process's database.
+
+    ``peewee`` is the underlying object for queries that models cannot express.  Connections are taken on first use in
+    a thread and given back by :meth:`release`, which the HTTP layer calls after every request.
+    """
+
+    def __init__(self, settings: DbSettings, data_directory: Path, metrics: Metrics) -> None:
+        self.kind = settings.kind
+        self.peewee: Any = _open(settings, data_directory)
+        self.peewee.measures = DbMetrics(metrics)
+        self._tables: list[type[Table]] = []
+        self._lock = threading.Lock()
+
+    def bind(self, tables: Iterable[type[Table]]) -> None:
+        """Attach tables to this database."""
+        found = list(tables)
+        with self._lock:
+            self._tables += found
+            self.peewee.bind(found, bind_refs=False, bind_backrefs=False)
+
+    @property
+    def tables(self) -> list[type[Table]]:
+        """Every table bound so far."""
+        return list(self._tables)
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        """Run a block as one transaction; nested blocks become savepoints."""
+        if self.kind == "sqlite" and not self.peewee.in_transaction():
+            # A deferred transaction that reads first cannot upgrade to a write lock once another process wrote.
+            with self.peewee.atomic("IMMEDIATE"):
+                yield
+        else:
+            with self.peewee.atomic():
+                yield
+
+    def release(self) -> None:
+        """Give this thread's connection back to the pool."""
+        if not self.peewee.is_closed():
+            self.peewee.close()
+
+    def close(self) -> None:
+        """Close every connection, used or idle; for the end of the process and before a fork."""
+        self.release()
+        self.peewee.close_all()
+
+
+def _open(settings: DbSettings, data_directory: Path) -> Any:
+    pool = {"max_connections": settings.max_open, "stale_timeout": settings.max_lifetime, "timeout": settings.wait}
+    if settings.kind == "sqlite":
+        file = settings.dsn or str(data_directory / "tocsin.db")
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        pragmas = {"journal_mode": "wal", "synchronous": "normal", "foreign_keys": 1, "busy_timeout": 10000}
+        return _Sqlite(file, pragmas=pragmas, check_same_thread=False, **pool)
+    url = urlsplit(settings.dsn)
+    name = url.path.lstrip("/")
+    if not url.hostname or not name:
+        raise SettingsError(f"DB.DSN: expected {settings.kind}://user:password@host:port/database")
+    options = {
+        "host": url.hostname,
+        "port": url.port or (3306 if settings.kind == "mysql" else 5432),
+        "user": unquote(url.username or ""),
+        "password": unquote(url.password or ""),
+        **dict(parse_qsl(url.query)),
+        **pool,
+    }
+    if settings.kind == "mysql":
+        return _MySql(name, charset="utf8mb4", **options)
+    return _Postgres(name, **options)

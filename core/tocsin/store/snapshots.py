@@ -1,0 +1,116 @@
+"""Parts of the configuration held in memory and never stale: "immediate" means the next request.
+
+Every write to a watched table bumps a version row in the same transaction.  A :class:`Snapshot` compares that version
+before it hands out what it holds and reads again when it moved.  One small query covers all snapshots.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+import peewee
+
+from tocsin.store.database import Database, Table
+
+T = TypeVar("T")
+
+
+class ChangeVersion(Table):
+    """How often each watched part of the configuration has changed."""
+
+    name = peewee.CharField(64, unique=True)
+    version = peewee.BigIntegerField(default=0)
+
+    class Meta:
+        table_name = "change_version"
+
+
+class Snapshots:
+    """The version rows and every snapshot that depends on them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: set[str] = set()
+        self._all: list[Snapshot[Any]] = []
+
+    def bump(self, *names: str) -> None:
+        """Say that parts of the configuration changed; call it inside the transaction of the change."""
+        for name in names:
+            changed = (
+                ChangeVersion.update(version=ChangeVersion.version + 1).where(ChangeVersion.name == name).execute()
+            )
+            if not changed:
+                ChangeVersion.insert(name=name, version=1).on_conflict_ignore().execute()
+
+    def versions(self) -> dict[str, int]:
+        """Return the present version of every part; a part that never changed is missing."""
+        rows = ChangeVersion.select(ChangeVersion.name, ChangeVersion.version).tuples()
+        return {name: version for name, version in rows}
+
+    def make(self, name: str, parts: tuple[str, ...], load: Callable[[], T]) -> Snapshot[T]:
+        """Return a snapshot called ``name`` that is loaded again whenever one of ``parts`` changed."""
+        snapshot = Snapshot(self, name, parts, load)
+        self._all.append(snapshot)
+        return snapshot
+
+    def report(self) -> Iterator[str]:
+        """Yield the lines of ``/dumper/sync``."""
+        for snapshot in self._all:
+            yield f"{snapshot.name}:"
+            yield from (f"{word}: {line}" for word, line in snapshot.history())
+            yield ""
+
+
+class Snapshot(Generic[T]):
+    """A value built from the database, rebuilt when the versions it depends on move."""
+
+    def __init__(self, owner: Snapshots, name: str, parts: tuple[str, ...], load: Callable[[], T]) -> None:
+        self.name = name
+        self._owner = owner
+        self._parts = parts
+        self._load = load
+        self._held: tuple[tuple[int, ...], T] | None = None
+        self._lock = threading.Lock()
+        self._records: list[str] = []
+
+    def get(self) -> T:
+        """Return the value as of now."""
+        return self.get_versioned()[1]
+
+    def get_versioned(self) -> tuple[tuple[int, ...], T]:
+        """Return the value with the versions it was read at; equal versions mean the same value object."""
+        now = self._owner.versions()
+        wanted = tuple(now.get(part, 0) for part in self._parts)
+        held = self._held
+        if held is not None and held[0] == wanted:
+            return held
+        with self._lock:
+            held = self._held
+            if held is None or held[0] != wanted:
+                held = self._held = (wanted, self._reload())
+        return held
+
+    def _reload(self) -> T:
+        started = time.time()
+        try:
+            value = self._load()
+        except Exception as error:
+            self._record(started, -1, f"failed to query records: {type(error).__name__}")
+            raise
+        self._record(started, len(value) if hasattr(value, "__len__") else 1, "success")
+        return value
+
+    def _record(self, started: float, count: int, message: str) -> None:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started))
+        millis = int((time.time() - started) * 1000) if count >= 0 else -1
+        self._records = [
+            *self._records[-1:],
+            f"timestamp: {stamp}, mills: {millis}ms, count: {count}, message: {message}",
+        ]
+
+    def history(self) -> Iterator[tuple[str, str]]:
+        """Yield ``("last", line)`` and ``("curr", line)`` of the latest reads."""
+        yield from zip(("last", "curr")[-len(self._records) :] if self._records else (), self._records, strict=True)
