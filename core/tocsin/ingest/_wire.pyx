@@ -1,0 +1,363 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, initializedcheck=True
+"""The wire functions, compiled. `_wire_py` is their specification; this file says only how they are made fast.
+
+Parsing works on pointers; every read is preceded by a check of the bytes left, by subtraction, on signed 64-bit positions.
+No Python object is made per series while the label cache hits.
+"""
+
+import os
+import threading
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from tocsin.ingest import interface, messages
+from tocsin.ingest.interface import CacheStats, Chunk, Rewritten, Verdict
+
+IMPLEMENTATION = "compiled"
+
+include "_wire_read.pxi"
+include "_wire_cache.pxi"
+include "_wire_v2.pxi"
+
+
+# --- rewriting ------------------------------------------------------------------------------------------------------
+
+cdef struct Series:
+    Field field             # the entry itself
+    int64_t labels_end      # end of the labels that stand at its beginning
+    bint scattered          # further labels follow later
+    Field sample            # the first sample; its tag is -1 when there is none
+
+
+cdef struct Pieces:
+    const uint8_t* labels
+    int64_t n_labels
+    const uint8_t* before
+    int64_t n_before
+    const uint8_t* sample
+    int64_t n_sample
+    const uint8_t* after
+    int64_t n_after
+
+
+cdef inline bint plain_sample(const uint8_t* b, int64_t pos, int64_t end, int64_t* behind) noexcept:
+    """Whether a sample field as every encoder writes it starts here: a value, then perhaps a timestamp."""
+    cdef int64_t left = end - pos, size, i
+    if left < 11 or b[pos] != 0x12 or b[pos + 2] != 0x09:
+        return False
+    size = b[pos + 1]
+    if size > 20 or left - 2 < size:
+        return False
+    behind[0] = pos + 2 + size
+    if size == 9:
+        return True
+    if size < 11 or b[pos + 11] != 0x10 or b[pos + 1 + size] >= 0x80:
+        return False
+    if size == 20 and b[pos + 21] > 1:
+        return False
+    for i in range(pos + 12, pos + 1 + size):
+        if b[i] < 0x80:
+            return False
+    return True
+
+
+cdef int walk_series(const uint8_t* b, Series* s) except -1:
+    """Validate the fields of a series, except for what is inside its labels, and find its parts."""
+    cdef int64_t pos = s.field.start, end = s.field.end, behind = 0
+    cdef Field part
+    cdef bint leading = True
+    s.labels_end = pos
+    s.scattered = False
+    s.sample.tag = -1
+    while pos < end:
+        if plain_sample(b, pos, end, &behind):
+            leading = False
+            if s.sample.tag < 0:
+                s.sample.tag = pos
+                s.sample.start = pos + 2
+                s.sample.end = behind
+            pos = behind
+            continue
+        if leading and end - pos > 1 and b[pos] == 0x0A and b[pos + 1] < 0x80 and b[pos + 1] <= end - pos - 2:
+            pos += 2 + b[pos + 1]  # PERF: a label of usual size
+            s.labels_end = pos
+            continue
+        read_field(b, pos, end, &part)
+        check_field(b, &part, M_SERIES)
+        pos = part.end
+        if part.number == 1:
+            if leading:
+                s.labels_end = pos
+            else:
+                s.scattered = True
+        else:
+            leading = False
+            if part.number == 2 and s.sample.tag < 0:
+                s.sample = part
+    return 0
+
+
+cdef class Pass:
+    """One pass over a body: scratch space and what was collected."""
+
+    cdef Buffer out, labels, before, after, sample
+    cdef uint8_t stamp[11]
+    cdef int n_stamp
+    cdef int64_t cut, series, received, metadata_count
+    cdef list chunks, debug, touched, metadata
+
+    def __cinit__(self, int64_t cut, server_ms):
+        self.cut = cut
+        self.chunks, self.debug, self.touched, self.metadata = [], [], [], []
+        self.n_stamp = 0
+        if server_ms is not None:
+            self.stamp[0] = 0x10
+            self.n_stamp = 1 + put_varint(self.stamp + 1, <uint64_t> <int64_t> server_ms)
+
+    def __dealloc__(self):
+        free(self.out.data)
+        free(self.labels.data)
+        free(self.before.data)
+        free(self.after.data)
+        free(self.sample.data)
+
+    cdef int split(self, const uint8_t* b, Series* s, Pieces* p) except -1:
+        """Point to the parts of a series, gathered into scratch space when they are scattered."""
+        cdef Field part
+        cdef int64_t pos
+        p.sample = NULL
+        p.n_sample = 0
+        if s.sample.tag >= 0:
+            p.sample = b + s.sample.tag
+            p.n_sample = s.sample.end - s.sample.tag
+            if self.n_stamp:
+                self.stamp_sample(b, &s.sample, p)
+        if not s.scattered:
+            p.labels, p.n_labels = b + s.field.start, s.labels_end - s.field.start
+            p.before = b + s.labels_end
+            p.n_before = (s.sample.tag if s.sample.tag >= 0 else s.field.end) - s.labels_end
+            p.after = b + s.sample.end
+            p.n_after = s.field.end - s.sample.end if s.sample.tag >= 0 else 0
+            return 0
+        self.labels.size = self.before.size = self.after.size = 0
+        pos = s.field.start
+        while pos < s.field.end:
+            read_field(b, pos, s.field.end, &part)
+            pos = part.end
+            if part.number == 1:
+                append(&self.labels, b + part.tag, part.end - part.tag)
+            elif s.sample.tag < 0 or part.tag < s.sample.tag:
+                append(&self.before, b + part.tag, part.end - part.tag)
+            elif part.tag > s.sample.tag:
+                append(&self.after, b + part.tag, part.end - part.tag)
+        p.labels, p.n_labels = self.labels.data, self.labels.size
+        p.before, p.n_before = self.before.data, self.before.size
+        p.after, p.n_after = self.after.data, self.after.size
+        return 0
+
+    cdef int stamp_sample(self, const uint8_t* b, Field* sample, Pieces* p) except -1:
+        """Replace the timestamp of a sample."""
+        cdef int64_t pos = sample.start, behind = 0
+        cdef Field part
+        self.sample.size = 0
+        reserve(&self.sample, sample.end - sample.start + 32)
+        if plain_sample(b, sample.tag, sample.end, &behind):
+            # PERF: the shape that every encoder writes, without a walk over its fields.
+            put(&self.sample, b + sample.tag, 11)
+            put(&self.sample, self.stamp, self.n_stamp)
+            self.sample.data[1] = <uint8_t> (9 + self.n_stamp)
+            p.sample, p.n_sample = self.sample.data, self.sample.size
+            return 0
+        self.sample.size = 11  # room for the tag and the longest length
+        while pos < sample.end:
+            read_field(b, pos, sample.end, &part)
+            pos = part.end
+            if part.number != 2:
+                append(&self.sample, b + part.tag, part.end - part.tag)
+        append(&self.sample, self.stamp, self.n_stamp)
+        cdef uint8_t head[11]
+        cdef int n_head
+        head[0] = 0x12
+        n_head = 1 + put_varint(head + 1, <uint64_t> (self.sample.size - 11))
+        memcpy(self.sample.data + 11 - n_head, head, n_head)
+        p.sample = self.sample.data + 11 - n_head
+        p.n_sample = self.sample.size - 11 + n_head
+        return 0
+
+    cdef int add(self, Pieces* p, Cuts* cuts, Decision verdict) except -1:
+        """Count a series and append it unless it is dropped."""
+        cdef int64_t size, start, pos = 0, body
+        cdef int i
+        self.received += 1
+        if verdict.touched == 0:
+            self.touched.append(verdict)
+        verdict.touched += 1
+        if verdict.dropped and not verdict.debug:
+            return 0
+        size = p.n_labels + verdict.grown + p.n_before + p.n_sample + p.n_after
+        for i in range(cuts.count):
+            size -= cuts.length[i]
+        start = self.out.size
+        reserve(&self.out, size + 11)
+        self.out.data[start] = 0x0A
+        self.out.size += 1 + put_varint(self.out.data + start + 1, <uint64_t> size)
+        body = self.out.size
+        for i in range(cuts.count):
+            put(&self.out, p.labels + pos, cuts.start[i] - pos)
+            put(&self.out, verdict.text[i], verdict.length[i])
+            pos = <int64_t> cuts.start[i] + cuts.length[i]
+        put(&self.out, p.labels + pos, p.n_labels - pos)
+        put(&self.out, p.before, p.n_before)
+        put(&self.out, p.sample, p.n_sample)
+        put(&self.out, p.after, p.n_after)
+        if verdict.debug and len(self.debug) < MAX_DEBUG:
+            self.debug.append(PyBytes_FromStringAndSize(<char*> self.out.data + body, size))
+        if verdict.dropped:
+            self.out.size = start
+            return 0
+        self.series += 1
+        if self.series == self.cut:
+            self.flush()
+        return 0
+
+    cdef int flush(self) except -1:
+        """Close the current chunk."""
+        if self.series:
+            self.chunks.append(Chunk(PyBytes_FromStringAndSize(<char*> self.out.data, self.out.size), self.series))
+            self.out.size = self.series = 0
+        return 0
+
+    cdef int run(self, const uint8_t* b, int64_t size, LabelCache cache) except -1:
+        """Walk the body."""
+        cdef int64_t pos = 0
+        cdef Series series
+        cdef Pieces pieces
+        cdef Cuts cuts
+        cdef Decision verdict
+        while pos < size:
+            read_field(b, pos, size, &series.field)
+            pos = series.field.end
+            if series.field.number == 1:
+                if series.field.wire != W_BYTES:
+                    fail(WireTypeError, series.field.tag)
+                walk_series(b, &series)
+                self.split(b, &series, &pieces)
+                verdict = cache.get(b, &series.field, pieces.labels, pieces.n_labels, &cuts)
+                self.add(&pieces, &cuts, verdict)
+            elif series.field.number == 3:
+                check_message(b, &series.field, M_METADATA)
+                self.metadata.append(PyBytes_FromStringAndSize(<char*> b + series.field.tag, pos - series.field.tag))
+            elif series.field.number == 4 or series.field.number == 5:
+                fail(VersionError, series.field.tag)
+        return self.flush()
+
+    def settle(self):
+        """Reset the counters kept in the verdicts; return what they counted."""
+        cdef Decision verdict
+        dropped, idents, registered = {}, {}, set()
+        for verdict in self.touched:
+            if verdict.dropped:
+                dropped[verdict.drop] = dropped.get(verdict.drop, 0) + verdict.touched
+            if verdict.ident:
+                idents[verdict.ident] = idents.get(verdict.ident, 0) + verdict.touched
+                if verdict.register:
+                    registered.add(verdict.ident)
+            verdict.touched = 0
+        return dropped, idents, sorted(registered)
+
+
+def rewrite(bytes body not None, LabelCache cache not None, server_ms=None, int64_t cut=0):
+    """See `interface.Wire.rewrite`."""
+    cdef Pass work = Pass(cut, server_ms)
+    with cache._lock:
+        try:
+            work.run(<const uint8_t*> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), cache)
+        finally:
+            dropped, idents, registered = work.settle()
+    return Rewritten(
+        work.chunks, work.received, dropped, idents, registered, work.debug, b"".join(work.metadata), len(work.metadata)
+    )
+
+
+def skip(bytes chunk not None, int64_t offset, int64_t count):
+    """See `interface.Wire.skip`."""
+    cdef const uint8_t* b = <const uint8_t*> PyBytes_AS_STRING(chunk)
+    cdef int64_t size = PyBytes_GET_SIZE(chunk)
+    cdef Field field
+    if offset < 0:
+        raise TruncatedError(offset)
+    while count > 0:
+        if offset >= size:
+            raise TruncatedError(offset)
+        read_field(b, offset, size, &field)
+        offset = field.end
+        count -= 1
+    return offset
+
+
+# --- encoding for other protocols -----------------------------------------------------------------------------------
+
+def encode_labels(labels):
+    """See `interface.Wire.encode_labels`."""
+    cdef int64_t index = 0
+    for name, value in labels:
+        try:
+            name.decode()
+            value.decode()
+        except UnicodeDecodeError:
+            raise LabelError(index) from None
+        if not name:
+            raise LabelError(index)
+        index += 1
+    return b"".join(encode_pairs(labels))
+
+
+cdef struct Cell:
+    double value
+    uint64_t bits
+
+
+def encode_series(bytes labels not None, timestamps, values):
+    """See `interface.Wire.encode_series`."""
+    cdef int64_t count = len(timestamps), index, size
+    cdef int64_t time_ms
+    cdef uint64_t bits
+    cdef double value
+    cdef int n
+    cdef uint8_t head[11]
+    cdef Buffer out
+    if count != len(values):
+        raise SampleError(min(count, <int64_t> len(values)))
+    memset(&out, 0, sizeof(out))
+    try:
+        reserve(&out, PyBytes_GET_SIZE(labels) + 32 * count + 16)
+        out.size = 11  # room for the tag and the longest length
+        put(&out, <const uint8_t*> PyBytes_AS_STRING(labels), PyBytes_GET_SIZE(labels))
+        for index in range(count):
+            try:
+                time_ms = timestamps[index]
+            except OverflowError:
+                raise SampleError(index) from None
+            value = values[index]
+            memcpy(&bits, &value, 8)
+            n = 0
+            size = out.size + 2
+            if bits:
+                out.data[size] = 0x09
+                memcpy(out.data + size + 1, &bits, 8)
+                n = 9
+            if time_ms:
+                out.data[size + n] = 0x10
+                n += 1 + put_varint(out.data + size + n + 1, <uint64_t> time_ms)
+            out.data[out.size] = 0x12
+            out.data[out.size + 1] = <uint8_t> n
+            out.size = size + n
+        head[0] = 0x0A
+        n = 1 + put_varint(head + 1, <uint64_t> (out.size - 11))
+        memcpy(out.data + 11 - n, head, n)
+        return PyBytes_FromStringAndSize(<char*> out.data + 11 - n, out.size - 11 + n)
+    finally:
+        free(out.data)

@@ -1,0 +1,356 @@
+# The label cache. Its keys are not stored: a slot holds a 256-bit hash of the raw label bytes and how to cut them.
+#
+# The hash is the Toeplitz construction over NH (UMAC, RFC 4418) with 64-bit words and a random key per cache: for any two
+# different label encodings of equal length the probability, over the key, that they collide is at most 2^-128, whoever
+# chose them. One slot is one cache line, so 200,000 series cost some 20 MB instead of their labels twice.
+#
+# The new labels are kept as cuts into the raw ones: texts replace up to MAX_CUTS ranges. Series of one host share them.
+
+cdef extern from *:
+    """
+    typedef unsigned __int128 tocsin_uint128;
+    """
+    ctypedef unsigned long long uint128_t "tocsin_uint128"
+
+cdef enum:
+    MAX_CUTS = 4
+    MAX_KEY = 8192
+    N_KEYS = 1028           # words: MAX_KEY / 8, and 2 for the second row, rounded up
+    LINE = 64
+    FIRST_SLOTS = 1024
+
+assert interface.MAX_CACHED_LABELS == MAX_KEY
+
+
+cdef struct Cuts:
+    int count
+    int64_t start[MAX_CUTS]
+    int64_t length[MAX_CUTS]
+
+
+cdef struct Slot:
+    uint64_t hash[4]
+    void* verdict           # borrowed from the generation's dictionary; NULL marks a free slot
+    int32_t size            # of the key; -1 when the entry has moved to the young generation
+    uint32_t count
+    uint16_t start[MAX_CUTS]
+    uint16_t length[MAX_CUTS]
+
+assert sizeof(Slot) == LINE
+
+
+cdef inline void hash_labels(const uint8_t* data, int64_t size, const uint64_t* key, uint64_t* out) noexcept:
+    """Hash at most MAX_KEY bytes."""
+    cdef uint128_t first = 0, second = 0
+    cdef uint64_t a, b
+    cdef uint64_t tail[2]
+    cdef int64_t i, words = size // 16 * 2
+    for i in range(0, words, 2):
+        memcpy(&a, data + 8 * i, 8)
+        memcpy(&b, data + 8 * i + 8, 8)
+        first += <uint128_t> (a + key[i]) * (b + key[i + 1])
+        second += <uint128_t> (a + key[i + 2]) * (b + key[i + 3])
+    if size % 16:
+        tail[0] = tail[1] = 0
+        memcpy(tail, data + 8 * words, size % 16)
+        first += <uint128_t> (tail[0] + key[words]) * (tail[1] + key[words + 1])
+        second += <uint128_t> (tail[0] + key[words + 2]) * (tail[1] + key[words + 3])
+    memcpy(out, &first, 16)
+    memcpy(out + 2, &second, 16)
+
+
+cdef class Decision:
+    """A verdict and the texts it inserts; shared by all label sets that are treated alike."""
+
+    cdef object key
+    cdef tuple texts
+    cdef const uint8_t* text[MAX_CUTS]
+    cdef int64_t length[MAX_CUTS]
+    cdef int64_t grown, touched
+    cdef readonly str ident, drop
+    cdef bint dropped, debug, register, stale
+
+    def __init__(self, key):
+        cdef int i = 0
+        self.key = key
+        self.texts, self.ident, self.drop, self.debug, self.register = key
+        self.dropped = bool(self.drop)
+        for text in self.texts:
+            self.text[i] = <const uint8_t*> PyBytes_AS_STRING(text)
+            self.length[i] = PyBytes_GET_SIZE(text)
+            self.grown += self.length[i]
+            i += 1
+
+
+cdef class Generation:
+    """An open-addressing table that only grows, and the verdicts it refers to."""
+
+    cdef void* memory
+    cdef Slot* slots
+    cdef uint64_t mask
+    cdef int64_t used, moved
+    cdef dict verdicts
+    cdef list stale
+
+    def __cinit__(self):
+        self.verdicts, self.stale = {}, []
+        self.used = self.moved = 0
+        self.resize(FIRST_SLOTS)
+
+    def __dealloc__(self):
+        free(self.memory)
+
+    cdef int resize(self, uint64_t size) except -1:
+        """Move to a table of a size that is a power of two."""
+        cdef void* old_memory = self.memory
+        cdef Slot* old = self.slots
+        cdef uint64_t old_size = self.mask + 1 if old_memory != NULL else 0
+        cdef uint64_t i
+        cdef void* memory = calloc(size + 1, LINE)
+        if memory == NULL:
+            raise MemoryError
+        self.memory = memory
+        self.slots = <Slot*> ((<uint64_t> memory + LINE - 1) & ~<uint64_t> (LINE - 1))
+        self.mask = size - 1
+        for i in range(old_size):
+            if old[i].verdict != NULL:
+                self.slots[self.place(old[i].hash, old[i].size)] = old[i]
+        free(old_memory)
+        return 0
+
+    cdef uint64_t place(self, const uint64_t* h, int64_t size) noexcept:
+        """Return where a key is, or where it belongs."""
+        cdef uint64_t i = (h[0] ^ h[1] ^ (h[2] << 17)) * <uint64_t> 0x9E3779B97F4A7C15 >> 20
+        cdef Slot* slot
+        while True:
+            i &= self.mask
+            slot = &self.slots[i]
+            if slot.verdict == NULL or (slot.size == size and memcmp(slot.hash, h, 32) == 0):
+                return i
+            i += 1
+
+    cdef int insert(self, Slot* entry) except -1:
+        """Add an entry or replace the one with its key."""
+        cdef uint64_t i = self.place(entry.hash, entry.size)
+        if self.slots[i].verdict == NULL:
+            self.used += 1
+            if <uint64_t> self.used * 4 > (self.mask + 1) * 3:
+                self.resize((self.mask + 1) * 2)
+                i = self.place(entry.hash, entry.size)
+        self.slots[i] = entry[0]
+        return 0
+
+    cdef Decision adopt(self, Decision verdict):
+        """Return this generation's own copy of a verdict."""
+        return <Decision> self.verdicts.setdefault(verdict.key, verdict)
+
+    cdef int invalidate(self, object idents) except -1:
+        cdef Decision verdict
+        for key in [key for key in self.verdicts if key[1] in idents]:
+            verdict = self.verdicts.pop(key)
+            verdict.stale = True
+            self.stale.append(verdict)  # slots still point to it
+
+
+cdef class LabelCache:
+    """See `interface.LabelCacheLike`."""
+
+    cdef object _resolve
+    cdef object _lock
+    cdef int64_t _half, _hits, _misses, _evictions
+    cdef Generation _young, _old
+    cdef uint64_t _key[N_KEYS]
+
+    def __init__(self, resolve, int64_t capacity):
+        cdef bytes key = os.urandom(sizeof(self._key))
+        memcpy(self._key, PyBytes_AS_STRING(key), sizeof(self._key))
+        self._resolve = resolve
+        self._half = max(1, capacity // 2)
+        self._young, self._old = Generation(), Generation()
+        self._lock = threading.Lock()
+
+    def clear(self):
+        """Forget everything: the rules have changed."""
+        with self._lock:
+            self._young, self._old = Generation(), Generation()
+
+    def invalidate(self, idents):
+        """Forget the verdicts that name one of these hosts: their targets have changed."""
+        with self._lock:
+            self._young.invalidate(idents)
+            self._old.invalidate(idents)
+
+    def stats(self):
+        """Return the counters."""
+        with self._lock:
+            entries = self._young.used + self._old.used - self._old.moved
+            return CacheStats(self._hits, self._misses, self._evictions, entries)
+
+    cdef Decision get(self, const uint8_t* b, Field* series, const uint8_t* raw, int64_t size, Cuts* cuts):
+        """Return what happens to a series, from the cache or through the resolver, and where its labels are cut."""
+        cdef Slot entry
+        cdef Slot* found = NULL
+        if size <= MAX_KEY:
+            hash_labels(raw, size, self._key, entry.hash)
+            entry.size = <int32_t> size
+            found = self.find(&entry)
+        if found != NULL:
+            self._hits += 1
+            load_cuts(found, cuts)
+            return <Decision> found.verdict
+        self._misses += 1
+        return self.resolve(b, series, raw, size, cuts, &entry)
+
+    cdef Slot* find(self, Slot* wanted) except? NULL:
+        """Find an entry that is not stale and make it young."""
+        cdef Slot* slot = &self._young.slots[self._young.place(wanted.hash, wanted.size)]
+        cdef Slot moved
+        cdef Decision verdict
+        if slot.verdict != NULL:
+            return NULL if (<Decision> slot.verdict).stale else slot
+        slot = &self._old.slots[self._old.place(wanted.hash, wanted.size)]
+        if slot.verdict == NULL:
+            return NULL
+        moved = slot[0]
+        slot.size = -1
+        self._old.moved += 1
+        verdict = <Decision> moved.verdict
+        if verdict.stale:
+            return NULL
+        self.insert(&moved, verdict)
+        return &self._young.slots[self._young.place(wanted.hash, wanted.size)]
+
+    cdef int insert(self, Slot* entry, Decision verdict) except -1:
+        """Add an entry; a full young generation becomes the old one, and the old one goes."""
+        cdef bint known = self._young.slots[self._young.place(entry.hash, entry.size)].verdict != NULL
+        if not known and self._young.used >= self._half:
+            self._evictions += self._old.used - self._old.moved
+            self._old = self._young
+            self._young = Generation()
+        verdict = self._young.adopt(verdict)
+        entry.verdict = <void*> verdict
+        self._young.insert(entry)
+        return 0
+
+    cdef Decision resolve(
+        self, const uint8_t* b, Field* series, const uint8_t* raw, int64_t size, Cuts* cuts, Slot* entry
+    ):
+        """Ask the resolver, and remember its verdict."""
+        labels = parse_labels(b, series)
+        verdict = self._resolve(labels)
+        old = encode_pairs(labels)
+        new = encode_pairs(verdict.labels)
+        joined = b"".join(old)
+        texts = None
+        if PyBytes_GET_SIZE(joined) == size and memcmp(PyBytes_AS_STRING(joined), raw, size) == 0 and size <= MAX_KEY:
+            texts = cut_labels(old, new, cuts)
+        if texts is None:
+            cuts.count = 1
+            cuts.start[0] = 0
+            cuts.length[0] = size
+            texts = (b"".join(new),)
+        cdef Decision decision = Decision((texts, verdict.ident, verdict.drop, verdict.debug, verdict.register))
+        if size > MAX_KEY:
+            return decision
+        store_cuts(entry, cuts)
+        self.insert(entry, decision)
+        return self._young.adopt(decision)
+
+
+cdef inline void load_cuts(const Slot* slot, Cuts* cuts) noexcept:
+    cdef int i
+    cuts.count = <int> slot.count
+    for i in range(cuts.count):
+        cuts.start[i] = slot.start[i]
+        cuts.length[i] = slot.length[i]
+
+
+cdef inline void store_cuts(Slot* slot, const Cuts* cuts) noexcept:
+    cdef int i
+    memset(slot.start, 0, sizeof(slot.start))
+    memset(slot.length, 0, sizeof(slot.length))
+    slot.count = <uint32_t> cuts.count
+    for i in range(cuts.count):
+        slot.start[i] = <uint16_t> cuts.start[i]
+        slot.length[i] = <uint16_t> cuts.length[i]
+
+
+cdef tuple cut_labels(list old, list new, Cuts* cuts):
+    """Express new labels as cuts into the old ones; None when that takes more than MAX_CUTS or they changed places."""
+    cdef int64_t i = 0, j = 0, pos = 0
+    cdef bint open_ = False
+    cdef set before = set(old), after = set(new)
+    cdef list texts = []
+    cuts.count = 0
+    while i < len(old) or j < len(new):
+        if i < len(old) and j < len(new) and old[i] == new[j]:
+            pos += len(old[i])
+            i, j, open_ = i + 1, j + 1, False
+            continue
+        if not open_:
+            if cuts.count == MAX_CUTS:
+                return None
+            cuts.start[cuts.count], cuts.length[cuts.count] = pos, 0
+            cuts.count += 1
+            texts.append(b"")
+            open_ = True
+        if i < len(old) and old[i] not in after:
+            cuts.length[cuts.count - 1] += len(old[i])
+            pos += len(old[i])
+            i += 1
+        elif j < len(new) and new[j] not in before:
+            texts[cuts.count - 1] += new[j]
+            j += 1
+        else:
+            return None
+    return tuple(texts)
+
+
+cdef list parse_labels(const uint8_t* b, Field* series):
+    """Decode the labels of a series whose own fields are known to be well-formed."""
+    cdef Field field, part
+    cdef int64_t pos = series.start, inner
+    cdef list labels = []
+    while pos < series.end:
+        read_field(b, pos, series.end, &field)
+        pos = field.end
+        if field.number != 1:
+            continue
+        if len(labels) == MAX_LABELS:
+            fail(LabelCountError, series.tag)
+        name = value = b""
+        inner = field.start
+        while inner < field.end:
+            read_field(b, inner, field.end, &part)
+            inner = part.end
+            if part.number == 1 or part.number == 2:
+                if part.wire != W_BYTES:
+                    fail(WireTypeError, part.tag)
+                text = PyBytes_FromStringAndSize(<char*> b + part.start, part.end - part.start)
+                if part.number == 1:
+                    name = text
+                else:
+                    value = text
+        labels.append((name, value))
+    return labels
+
+
+cdef bytes encode_text(uint8_t tag, bytes text):
+    """Encode a string field; an empty one is omitted, as proto3 wants."""
+    cdef uint8_t head[11]
+    if not text:
+        return b""
+    head[0] = tag
+    return PyBytes_FromStringAndSize(<char*> head, 1 + put_varint(head + 1, PyBytes_GET_SIZE(text))) + text
+
+
+cdef list encode_pairs(object labels):
+    """Encode each label as a field of its series."""
+    cdef uint8_t head[11]
+    cdef bytes body
+    cdef list out = []
+    head[0] = 0x0A
+    for name, value in labels:
+        body = encode_text(0x0A, name) + encode_text(0x12, value)
+        out.append(PyBytes_FromStringAndSize(<char*> head, 1 + put_varint(head + 1, PyBytes_GET_SIZE(body))) + body)
+    return out
