@@ -49,6 +49,7 @@ class Core:
         self.features = tuple(f for f in features if process in f.processes)
         self.metrics = metrics or Metrics()
         self.clock = clock
+        self.started_at = clock()
         self.http = settings[HttpSettings]
         self.data_directory = Path(settings[DataSettings].directory)
         self.data_directory.mkdir(parents=True, exist_ok=True)

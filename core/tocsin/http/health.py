@@ -10,8 +10,7 @@ from prometheus_client.exposition import choose_encoder
 from tocsin import __version__
 from tocsin.http.access import ANONYMOUS, LOCAL
 from tocsin.http.context import Context, Raw, text
-from tocsin.http.errors import ApiError
-from tocsin.http.routes import Route, page, root
+from tocsin.http.routes import Handler, Route, page, root
 
 
 def ping(_: Context) -> Raw:
@@ -43,6 +42,9 @@ def version(_: Context) -> Raw:
 
 def metrics(context: Context) -> Raw:
     """Answer the self metrics of all processes of this installation in the format the client asks for."""
+    if context.core.process == "center":
+        uptime = context.core.metrics.gauge("svc_center_uptime", "Seconds since the service started.", mode="max")
+        uptime.set(context.core.clock() - context.core.started_at)
     encode, content_type = choose_encoder(context.request.get_header("Accept") or "")
     return Raw(encode(context.core.metrics.exposed()), content_type)
 
@@ -52,20 +54,19 @@ def dumper_sync(context: Context) -> Raw:
     return text("\n" + "\n".join(context.core.snapshots.report()))
 
 
-def profile(context: Context) -> Raw:
-    """Answer one profile; see :mod:`tocsin.http.pprof` for the kinds."""
-    from tocsin.http import pprof  # profiling is rare: its imports are not worth a worker's start
+def profiler() -> Handler:
+    """Return the handler of the profiling pages; all of them share the rule of one timed profile at a time."""
+    from tocsin.http.pprof import Profiler  # profiling is rare: its imports are not worth every process's start
 
-    request = pprof.ProfileRequest(
-        kind=context.params.get("kind", ""),
-        seconds=context.query_int("seconds", 0),
-        debug=context.query_int("debug", 0),
-        body=context.raw_body if context.request.method == "POST" else b"",
-    )
-    answer = pprof.respond(request)
-    if answer.status >= 400:
-        raise ApiError(answer.body.decode(), "unavailable", status=answer.status)
-    return Raw(answer.body, answer.content_type, answer.status)
+    pages = Profiler()
+
+    def profile(context: Context) -> Raw:
+        query = {name: context.query(name) for name in ("seconds", "debug")}
+        found = pages.page(context.params.get("kind", ""), query)
+        disposition = {"Content-Disposition": f'attachment; filename="{found.filename}"'} if found.filename else {}
+        return Raw(found.body, found.content_type, found.status, disposition)
+
+    return profile
 
 
 def routes(*, expose_metrics: bool, profiling: bool) -> Iterator[Route]:
@@ -79,6 +80,7 @@ def routes(*, expose_metrics: bool, profiling: bool) -> Iterator[Route]:
     if expose_metrics:
         yield root.get("/metrics", metrics, ANONYMOUS)
     if profiling:
+        profile = profiler()
         yield root.get("/api/debug/pprof", profile, ANONYMOUS)
         yield root.get("/api/debug/pprof/:kind", profile, ANONYMOUS)
         yield root.post("/api/debug/pprof/:kind", profile, ANONYMOUS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -61,6 +61,10 @@ class Feature:
 
     def seed(self, core: Core) -> None:
         """Write the rows an installation starts with; runs after the migrations, must be idempotent."""
+
+    def greeting(self, core: Core) -> Sequence[str]:
+        """Return lines to print once on the console when the service starts."""
+        return ()
 
     def start(self, core: Core, role: str) -> None:
         """Start threads in a process that serves HTTP (``role`` is ``http``) or runs the engine (``engine``)."""

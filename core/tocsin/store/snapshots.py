@@ -47,8 +47,8 @@ class Snapshots:
 
     def versions(self) -> dict[str, int]:
         """Return the present version of every part; a part that never changed is missing."""
-        rows = ChangeVersion.select(ChangeVersion.name, ChangeVersion.version).tuples()
-        return {name: version for name, version in rows}
+        rows: Any = ChangeVersion.select(ChangeVersion.name, ChangeVersion.version).tuples()
+        return dict(rows)
 
     def make(self, name: str, parts: tuple[str, ...], load: Callable[[], T]) -> Snapshot[T]:
         """Return a snapshot called ``name`` that is loaded again whenever one of ``parts`` changed."""

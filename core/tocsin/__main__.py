@@ -1,0 +1,7 @@
+"""``python -m tocsin`` is the command ``tocsin``."""
+
+import sys
+
+from tocsin.app.cli import main
+
+sys.exit(main())
