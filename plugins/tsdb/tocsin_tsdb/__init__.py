@@ -1,0 +1,1 @@
+"""The embedded time-series store of Tocsin."""

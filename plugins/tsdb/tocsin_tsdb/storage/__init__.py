@@ -1,0 +1,1 @@
+"""Samples at rest: index, log, memtables, blocks."""

@@ -1,0 +1,109 @@
+"""DuckDB as the reader and writer of Parquet files: one in-memory database per store, one cursor per call.
+
+The library is imported when the first block is read or written, not before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tocsin_tsdb.storage.errors import CorruptBlock
+
+if TYPE_CHECKING:
+    import duckdb
+
+ROW_GROUP = 61_440
+LIST_LIMIT = 512
+
+
+class Parquet:
+    """Reads and writes Parquet files with bounded memory and threads."""
+
+    def __init__(self, memory_bytes: int, threads: int, spill_directory: Path) -> None:
+        self._settings = {
+            "memory_limit": f"{memory_bytes // 1024}KiB",
+            "threads": str(threads),
+            "temp_directory": str(spill_directory),
+        }
+        self._lock = threading.Lock()
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        import duckdb
+
+        with self._lock:
+            if self._connection is None:
+                self._connection = duckdb.connect(":memory:", config=dict(self._settings))
+                for setting in ("enable_progress_bar = false", "enable_external_file_cache = false"):
+                    self._connection.execute(f"SET {setting}")
+                self._connection.execute("SET parquet_metadata_cache = true")
+            return self._connection.cursor()
+
+    def write(self, path: Path, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Write columns as one Parquet file. Raises OSError (disk full included)."""
+        import duckdb
+
+        cursor = self._cursor()
+        try:
+            cursor.register("rows", dict(columns))
+            cursor.execute(
+                f"COPY (SELECT * FROM rows) TO {_text(path)} "  # noqa: S608 - our own path, quoted
+                f"(FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE {ROW_GROUP})"
+            )
+        except duckdb.Error as error:
+            raise OSError(f"cannot write {path.name}: {error}") from error
+        finally:
+            cursor.close()
+
+    def read(self, path: Path, columns: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
+        """Return whole columns in file order. Raises CorruptBlock."""
+        return self._fetch(path, columns, "")
+
+    def read_rows(
+        self, path: Path, columns: tuple[str, ...], refs: npt.NDArray[np.int32], starts: tuple[int, int], limit: int
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return the rows of ascending `refs` whose chunk starts within [starts[0], starts[1]], at most limit of them, in file order.
+
+        Raises CorruptBlock.
+        """
+        low, high = int(refs[0]), int(refs[-1])
+        where = f"WHERE ref BETWEEN {low} AND {high} AND start BETWEEN {starts[0]} AND {starts[1]}"
+        if len(refs) < high - low + 1 and len(refs) <= LIST_LIMIT:
+            where += f" AND ref IN ({','.join(map(str, refs.tolist()))})"
+        rows = self._fetch(path, columns, f"{where} LIMIT {limit}")
+        if len(refs) <= LIST_LIMIT or len(refs) == high - low + 1:
+            return rows
+        wanted = np.zeros(high - low + 1, bool)
+        wanted[refs - low] = True
+        keep = wanted[rows["ref"] - low]
+        return {name: column[keep] for name, column in rows.items()}
+
+    def _fetch(self, path: Path, columns: tuple[str, ...], tail: str) -> dict[str, npt.NDArray[Any]]:
+        import duckdb
+
+        cursor = self._cursor()
+        query = f"SELECT {', '.join(columns)} FROM read_parquet({_text(path)}) {tail}"  # noqa: S608 - our own names
+        try:
+            rows = cursor.execute(query).fetchnumpy()
+        except (duckdb.IOException, duckdb.InvalidInputException, duckdb.BinderException, duckdb.SerializationException) as error:
+            raise CorruptBlock(f"{path.parent.name}/{path.name}: {error}") from error
+        finally:
+            cursor.close()
+        return {name: np.asarray(rows[name]) for name in columns}
+
+    def close(self) -> None:
+        """Release the database; later calls open it again."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+
+def _text(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

@@ -1,0 +1,110 @@
+"""What to merge and what to delete: pure decisions over the descriptions of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from tocsin_tsdb.storage.block import Meta
+
+PARTS_PER_MERGE = 4
+LEVEL_FACTOR = 3
+
+
+class HasMeta(Protocol):
+    """Anything that describes itself as a block does."""
+
+    @property
+    def meta(self) -> Meta: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+B = TypeVar("B", bound=HasMeta)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An aligned span of time [start, end) in ms."""
+
+    start: int
+    end: int
+
+    @classmethod
+    def around(cls, time: int, width: int) -> Span:
+        """Return the aligned span of a width that contains a time."""
+        start = time - time % width
+        return cls(start, start + width)
+
+
+def widths(smallest: int, largest: int) -> list[int]:
+    """Return the widths of blocks, ascending: each three times the one before."""
+    out = [smallest]
+    while out[-1] * LEVEL_FACTOR <= largest:
+        out.append(out[-1] * LEVEL_FACTOR)
+    return out
+
+
+def spans_of(oldest: int, newest: int, smallest: int, largest: int, most: int = 64) -> list[Span]:
+    """Split [oldest, newest] into aligned spans, of the smallest width that needs at most `most` of them."""
+    for width in widths(smallest, largest):
+        if (newest - oldest) // width < most:
+            break
+    first = Span.around(oldest, width).start
+    return [Span(start, start + width) for start in range(first, newest + 1, width)]
+
+
+def next_merge(blocks: Sequence[B], smallest: int, largest: int, newest: int) -> tuple[Span, list[B]] | None:
+    """Choose the blocks to merge next, or None.
+
+    A span is merged to one block when it lies in the past (`newest` is the newest time that is in blocks); before that,
+    as soon as `PARTS_PER_MERGE` blocks of about one size are in it.
+    """
+    for width in widths(smallest, largest):
+        for span, members in _by_span(blocks, width).items():
+            if len(members) < 2:
+                continue
+            if span.end <= newest:
+                return span, members
+            if width == smallest:
+                alike = _alike(members)
+                if len(alike) >= PARTS_PER_MERGE:
+                    return span, alike
+    return None
+
+
+def _by_span(blocks: Sequence[B], width: int) -> dict[Span, list[B]]:
+    spans: dict[Span, list[B]] = {}
+    for block in blocks:
+        if block.meta.end - block.meta.start <= width:
+            spans.setdefault(Span.around(block.meta.start, width), []).append(block)
+    return spans
+
+
+def _alike(blocks: Sequence[B]) -> list[B]:
+    """Return the largest group of blocks whose sample counts differ by less than the factor that a merge multiplies them by."""
+    groups: dict[int, list[B]] = {}
+    for block in blocks:
+        groups.setdefault(block.meta.samples.bit_length() // 2, []).append(block)
+    return max(groups.values(), key=len)
+
+
+def expired(blocks: Sequence[B], retention: int, newest: int) -> list[B]:
+    """Return the blocks that hold nothing younger than the retention, measured from the newest sample."""
+    return [block for block in blocks if block.meta.max_time <= newest - retention]
+
+
+def oversize(blocks: Sequence[B], limit: int) -> list[B]:
+    """Return the oldest blocks that must go so that the rest fits into the limit (0 is none)."""
+    surplus = sum(block.size for block in blocks) - limit
+    out: list[B] = []
+    if limit <= 0:
+        return out
+    for block in sorted(blocks, key=lambda block: block.meta.max_time):
+        if surplus <= 0:
+            break
+        out.append(block)
+        surplus -= block.size
+    return out
