@@ -6,7 +6,8 @@ import logging
 import logging.config
 import os
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,9 @@ def make_core(
     environ: Mapping[str, str] | None = None,
     plugins: Plugins | None = None,
     directory: Path = Path(),
+    clock: Callable[[], float] = time.time,
 ) -> Core:
-    """Return the core of a process from an already parsed configuration."""
+    """Return the core of a process from an already parsed configuration; ``clock`` gives the epoch in seconds."""
     environ = os.environ if environ is None else environ
     if plugins is None:
         plugins = load_plugins(Loader(document, environ).load(PluginSettings).disabled)
@@ -58,7 +60,7 @@ def make_core(
     settings = load_settings(document, environ, declared_sections(features, plugins), directory=directory)
     for name in settings.unknown:
         log.warning("configuration: %s is unknown and ignored", name)
-    return Core(process, settings, plugins, features)
+    return Core(process, settings, plugins, features, environ=environ, clock=clock)
 
 
 def declared_sections(features: tuple[Feature, ...], plugins: Plugins) -> list[type]:

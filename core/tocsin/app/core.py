@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,14 +40,15 @@ class Core:
         plugins: Plugins,
         features: tuple[Feature, ...],
         *,
-        metrics: Metrics | None = None,
+        environ: Mapping[str, str],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.process = process
         self.settings = settings
         self.plugins = plugins
         self.features = tuple(f for f in features if process in f.processes)
-        self.metrics = metrics or Metrics()
+        self.environ = environ
+        self.metrics = Metrics()
         self.clock = clock
         self.started_at = clock()
         self.http = settings[HttpSettings]
