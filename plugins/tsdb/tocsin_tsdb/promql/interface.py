@@ -74,21 +74,21 @@ class ExecutionError(PromQLError):
     """The expression is well-formed but cannot be evaluated on this data."""
 
 
-class TooManySamples(ExecutionError):  # noqa: N818 - the field's term
+class TooManySamples(ExecutionError):
     """The query needs more samples in memory than it may hold."""
 
     def __init__(self) -> None:
         super().__init__("query processing would load too many samples into memory in query execution")
 
 
-class QueryTimeout(PromQLError):  # noqa: N818 - the field's term
+class QueryTimeout(PromQLError):
     """The query ran longer than allowed."""
 
     def __init__(self) -> None:
         super().__init__("query timed out in expression evaluation")
 
 
-class QueryCanceled(PromQLError):  # noqa: N818 - the field's term
+class QueryCanceled(PromQLError):
     """The caller does not want the answer any more."""
 
     def __init__(self) -> None:

@@ -284,7 +284,7 @@ class _Parser:
         try:
             predicate(matcher)
         except ValueError as problem:
-            raise self._error(label.start, str(problem))
+            raise self._error(label.start, str(problem)) from None
         return matcher
 
     def _postfix(self, expr: Expr) -> Expr:
@@ -341,7 +341,7 @@ class _Parser:
 
     def _set_at(self, expr: Expr) -> None:
         if self._at("start", "end"):
-            at: nodes.At = "start" if self._advance().kind == "start" else "eof"
+            at: nodes.At = "start" if self._advance().kind == "start" else "end"
             self._expect("(", "@")
             self._expect(")", "@")
         else:
@@ -374,7 +374,7 @@ class _Parser:
                 return parse_duration(token.text) / 1000
             return parse_number(token.text)
         except ValueError as problem:
-            raise self._error(token.start, str(problem))
+            raise self._error(token.start, str(problem)) from None
 
     def _signed_number(self, context: str, expected: str) -> float:
         negative = self._at("-")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Protocol
 
-import re2  # type: ignore[import-untyped]
+import re2
 
 from .durations import quote
 from .interface import Matcher

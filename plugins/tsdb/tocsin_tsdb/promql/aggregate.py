@@ -1,0 +1,101 @@
+"""Aggregation operators that give one value per group: sum, avg, min, max, count, group, stddev, stdvar, quantile."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .frames import Frame
+from .grouping import Groups
+from .interface import BoolArray, Float64Array, Int64Array
+from .overtime import sorted_quantile
+
+
+def aggregate(operator: str, frame: Frame, groups: Groups, q: Float64Array | None = None) -> Frame:
+    """Apply an operator to every group at every step; `q` [steps] is the parameter of `quantile`."""
+    order, starts = groups.ordered()
+    values, present = frame.values[order], frame.present[order]
+    counts = np.add.reduceat(present, starts, axis=0, dtype=np.int64)
+    some = counts > 0
+    if operator in ("count", "group"):
+        result = counts.astype(np.float64) if operator == "count" else np.ones(counts.shape)
+    elif operator in ("min", "max"):
+        choose = np.fmin if operator == "min" else np.fmax
+        result = choose.reduceat(np.where(present, values, np.nan), starts, axis=0)
+    elif operator == "quantile":
+        assert q is not None
+        result = _quantiles(values, present, starts, q)
+    else:
+        result = _moments(operator, values, present, groups.ids[order], starts, counts)
+    return Frame(groups.keys, result, some)
+
+
+def _moments(
+    operator: str, values: Float64Array, present: BoolArray, ids: Int64Array, starts: Int64Array, counts: Int64Array
+) -> Float64Array:
+    total, error = group_sums(np.where(present, values, -0.0), ids)
+    if operator == "sum":
+        return np.where(np.isfinite(total), total + error, total)
+    divisor = np.maximum(counts, 1)
+    mean = np.where(np.isfinite(total), total / divisor + error / divisor, total)
+    if operator == "avg":
+        if np.isinf(total).any():
+            _average_without_overflow(mean, total, values, present, starts)
+        return mean
+    squares = np.where(present, np.square(values - mean[ids]), -0.0)
+    total, error = group_sums(squares, ids)
+    variance = np.where(np.isfinite(total), total + error, total) / divisor
+    return variance if operator == "stdvar" else np.sqrt(variance)
+
+
+def group_sums(values: Float64Array, ids: Int64Array) -> tuple[Float64Array, Float64Array]:
+    """Sum rows by group (ids ascending) with compensation: totals and their collected rounding errors, [groups x steps].
+
+    Neighbours are added pairwise, level by level, so that the number of NumPy calls grows with the logarithm of the
+    largest group. Each addition's exact error is kept. Absent values are -0.0, which changes no sum.
+    """
+    total, error = values, np.full(values.shape, -0.0)
+    while len(ids) > 1 and (ids[1:] == ids[:-1]).any():
+        first = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))
+        place = np.arange(len(ids)) - np.repeat(first, np.diff(np.append(first, len(ids))))
+        left = np.flatnonzero(place % 2 == 0)
+        paired = np.zeros(len(left), dtype=np.bool_)
+        inner = left < len(ids) - 1
+        paired[inner] = ids[left[inner] + 1] == ids[left[inner]]
+        result, rest = total[left], error[left]
+        augend, addend = result[paired], total[left[paired] + 1]
+        result[paired] = added = augend + addend
+        shift = added - augend
+        rest[paired] += error[left[paired] + 1] + ((augend - (added - shift)) + (addend - shift))
+        total, error, ids = result, rest, ids[left]
+    return total, error
+
+
+def _average_without_overflow(
+    mean: Float64Array, total: Float64Array, values: Float64Array, present: BoolArray, starts: Int64Array
+) -> None:
+    """Where the sum left the finite numbers, average incrementally, row by row of the group."""
+    ends = np.append(starts[1:], len(values))
+    for group, step in zip(*np.nonzero(np.isinf(total)), strict=True):
+        rows = slice(starts[group], ends[group])
+        average = 0.0
+        for count, value in enumerate(values[rows, step][present[rows, step]].tolist(), start=1):
+            average = average * ((count - 1) / count) + value / count if count > 1 else value
+        mean[group, step] = average
+
+
+def _quantiles(values: Float64Array, present: BoolArray, starts: Int64Array, q: Float64Array) -> Float64Array:
+    """Groups of equal size are sorted together; absent values sort behind all others."""
+    sizes = np.diff(np.append(starts, len(values)))
+    steps = values.shape[1]
+    result = np.zeros((len(starts), steps))
+    padded = np.where(present, values, np.inf)
+    for size in np.unique(sizes):
+        chosen = np.flatnonzero(sizes == size)
+        rows = starts[chosen][:, None] + np.arange(size)
+        cube = np.moveaxis(padded[rows], 1, 2)  # [groups, steps, size]
+        counts = np.maximum(present[rows].sum(axis=1), 1)
+        for level in np.unique(q):
+            at = q == level if level == level else np.isnan(q)
+            flat = cube[:, at].reshape(-1, size)
+            result[np.ix_(chosen, at)] = sorted_quantile(flat, counts[:, at].ravel(), level).reshape(-1, at.sum())
+    return result

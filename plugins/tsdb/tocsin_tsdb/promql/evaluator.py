@@ -1,0 +1,168 @@
+"""Walking the syntax tree: every node yields its values at all steps at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import nodes, selectors
+from .aggregate import aggregate
+from .binary import binary
+from .context import Evaluation
+from .frames import Frame, Row, Text, Value, Windows, empty_frame
+from .functions import FunctionCall, call
+from .grouping import by_labels, group, without_labels
+from .interface import ExecutionError, Float64Array
+from .numbers import format_general
+from .ranking import count_values, first, sample_ratio, top
+
+_STEP_DEPENDENT = frozenset(
+    (
+        "day_of_month",
+        "day_of_week",
+        "day_of_year",
+        "days_in_month",
+        "hour",
+        "minute",
+        "month",
+        "predict_linear",
+        "time",
+        "timestamp",
+        "year",
+    )
+)
+_FIRST_INT64_OVERFLOW = float(1 << 63)
+
+
+def evaluate(ev: Evaluation, expr: nodes.Expr) -> Value:
+    """Evaluate an expression at `ev.times`."""
+    ev.control.check()
+    if ev.steps > 1 and isinstance(expr, nodes.Aggregate | nodes.Binary | nodes.Call) and _is_fixed(expr):
+        return _evaluate_once(ev, expr)
+    match expr:
+        case nodes.NumberLiteral():
+            return Row(np.full(ev.steps, expr.value))
+        case nodes.StringLiteral():
+            return Text(expr.value)
+        case nodes.Paren():
+            return evaluate(ev, expr.expr)
+        case nodes.VectorSelector():
+            return selectors.instant(ev, expr)[0]
+        case nodes.MatrixSelector():
+            return selectors.windows(ev, expr)
+        case nodes.Subquery():
+            return _subquery(ev, expr)
+        case nodes.Unary():
+            return _unary(ev, expr)
+        case nodes.Binary():
+            return _binary(ev, expr)
+        case nodes.Aggregate():
+            return _aggregate(ev, expr)
+        case nodes.Call():
+            return call(FunctionCall(ev, expr, evaluate))
+
+
+def frame(ev: Evaluation, expr: nodes.Expr) -> Frame:
+    """Evaluate an expression that the type checker knows to be an instant vector."""
+    value = evaluate(ev, expr)
+    assert isinstance(value, Frame)
+    return value
+
+
+def _is_fixed(expr: nodes.Expr) -> bool:
+    """Tell whether the value is the same at every step, because every selector in it is pinned with `@`."""
+    match expr:
+        case nodes.VectorSelector() | nodes.Subquery():
+            return expr.at is not None
+        case nodes.Call() if expr.function.name in _STEP_DEPENDENT:
+            return False
+        case _:
+            return all(_is_fixed(child) for child in nodes.children(expr))
+
+
+def _evaluate_once(ev: Evaluation, expr: nodes.Expr) -> Value:
+    value = evaluate(ev.at(ev.times[:1]), expr)
+    if isinstance(value, Row):
+        return Row(np.repeat(value.values, ev.steps))
+    assert isinstance(value, Frame)
+    return ev.spread(value)
+
+
+def _subquery(ev: Evaluation, node: nodes.Subquery) -> Windows:
+    """Evaluate the inner expression on multiples of the subquery's step, then cut windows from its results."""
+    ends = selectors.reference_times(ev, node.at, node.offset_ms)
+    step = node.step_ms or ev.subquery_step_ms
+    after = int(ends[0]) - node.range_ms
+    start = (after // step + 1) * step
+    times = np.arange(start, int(ends[-1]) + 1, step, dtype=np.int64)
+    if not len(times):
+        inner, times = empty_frame(1), np.array([start], dtype=np.int64)
+    else:
+        inner = frame(ev.at(times), node.expr)
+    rows, columns = np.nonzero(inner.present)
+    offsets = np.concatenate(([0], np.cumsum(inner.present.sum(axis=1)))).astype(np.int64)
+    samples = inner.values[rows, columns]
+    ev.budget.hold(len(samples))
+    return selectors.cut(ev, inner.labels, times[columns], samples, offsets, ends, node.range_ms)
+
+
+def _unary(ev: Evaluation, node: nodes.Unary) -> Value:
+    value = evaluate(ev, node.expr)
+    if node.operator == "+":
+        return value
+    if isinstance(value, Row):
+        return Row(-value.values)
+    assert isinstance(value, Frame)
+    return value.nameless(-value.values)
+
+
+def _binary(ev: Evaluation, node: nodes.Binary) -> Value:
+    left, right = evaluate(ev, node.left), evaluate(ev, node.right)
+    assert isinstance(left, Frame | Row)
+    assert isinstance(right, Frame | Row)
+    return binary(node, left, right)
+
+
+def _aggregate(ev: Evaluation, node: nodes.Aggregate) -> Value:
+    parameter = None if node.param is None else evaluate(ev, node.param)
+    numbers = parameter.values if isinstance(parameter, Row) else np.empty(0)
+    vector = frame(ev, node.expr)
+    if not vector.labels:
+        return vector
+    key = without_labels(node.grouping) if node.without else by_labels(node.grouping)
+    groups = group(vector.labels, key)
+    match node.operator:
+        case "topk" | "bottomk":
+            return top(vector, groups, _count_parameter(numbers), largest=node.operator == "topk")
+        case "limitk":
+            return first(vector, groups, _count_parameter(numbers))
+        case "limit_ratio":
+            return sample_ratio(vector, _ratio_parameter(ev, node, numbers))
+        case "count_values":
+            assert isinstance(parameter, Text)
+            if not parameter.value:
+                raise ExecutionError(f'invalid label name "{parameter.value}"')
+            return count_values(vector, groups, parameter.value)
+        case "quantile":
+            assert node.param is not None
+            ev.notes.warn_about_quantiles(node.param, numbers)
+    return aggregate(node.operator, vector, groups, numbers)
+
+
+def _count_parameter(numbers: Float64Array) -> Float64Array:
+    if np.isnan(numbers).any():
+        raise ExecutionError("Parameter value is NaN")
+    if (np.abs(numbers) >= _FIRST_INT64_OVERFLOW).any():
+        bad = numbers[np.abs(numbers) >= _FIRST_INT64_OVERFLOW][0]
+        raise ExecutionError(f"Scalar value {format_general(float(bad))} overflows int64")
+    return np.trunc(numbers)
+
+
+def _ratio_parameter(ev: Evaluation, node: nodes.Aggregate, numbers: Float64Array) -> Float64Array:
+    assert node.param is not None
+    if np.isnan(numbers).any():
+        raise ExecutionError("Ratio value is NaN")
+    for ratio in np.unique(numbers[np.abs(numbers) > 1]).tolist():
+        capped = "1" if ratio > 1 else "-1"
+        text = f"ratio value should be between -1 and 1, got {format_general(ratio)}, capping to {capped}"
+        ev.notes.warn(node.param, text)
+    return np.clip(numbers, -1, 1)

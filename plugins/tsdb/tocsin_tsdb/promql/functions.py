@@ -1,0 +1,290 @@
+"""Function calls: which kernel computes a function, and what becomes of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import labelfunctions, nodes, overtime, rates, selectors
+from .context import Evaluation
+from .elementwise import MATH, TIME_PARTS, clamp, round_to
+from .frames import Frame, Row, Text, Value, Windows, merge_same_labels, without_name
+from .histograms import fractions, quantile_rows
+from .info import enrich
+from .interface import METRIC_NAME, BoolArray, ExecutionError, Float64Array
+from .numbers import format_general
+
+_COUNTER_SUFFIXES = ("_total", "_sum", "_count", "_bucket")
+_NATIVE_ONLY = frozenset(("histogram_avg", "histogram_count", "histogram_stddev", "histogram_stdvar", "histogram_sum"))
+_KEEP_NAME = frozenset(("first_over_time", "last_over_time"))
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """One call being evaluated: its node, when, and how to evaluate arguments."""
+
+    ev: Evaluation
+    node: nodes.Call
+    evaluate: Callable[[Evaluation, nodes.Expr], Value]
+
+    @property
+    def name(self) -> str:
+        return self.node.function.name
+
+    def has(self, index: int) -> bool:
+        return index < len(self.node.args)
+
+    def frame(self, index: int) -> Frame:
+        value = self.evaluate(self.ev, self.node.args[index])
+        assert isinstance(value, Frame)
+        return value
+
+    def row(self, index: int) -> Float64Array:
+        value = self.evaluate(self.ev, self.node.args[index])
+        assert isinstance(value, Row)
+        return value.values
+
+    def windows(self, index: int) -> Windows:
+        value = self.evaluate(self.ev, self.node.args[index])
+        assert isinstance(value, Windows)
+        return value
+
+    def text(self, index: int) -> str:
+        value = self.evaluate(self.ev, self.node.args[index])
+        assert isinstance(value, Text)
+        return value.value
+
+    def texts(self, start: int) -> list[str]:
+        return [self.text(index) for index in range(start, len(self.node.args))]
+
+    def over_time(self, windows: Windows, values: Float64Array, present: BoolArray) -> Frame:
+        """Name the results of a function on windows, and let go of the samples."""
+        self.ev.budget.release(len(windows.values))
+        labels = windows.labels if self.name in _KEEP_NAME else without_name(windows.labels)
+        return merge_same_labels(labels, values, present)
+
+
+def call(this: FunctionCall) -> Value:
+    """Evaluate a call."""
+    name = this.name
+    if name in MATH:
+        vector = this.frame(0)
+        return vector.nameless(MATH[name](vector.values))
+    if name in TIME_PARTS:
+        return _time_part(this)
+    if name in overtime.SIMPLE:
+        windows = this.windows(0)
+        values = overtime.SIMPLE[name](windows, this.ev.control)
+        return this.over_time(windows, values, windows.counts > 0)
+    if name in _NATIVE_ONLY:
+        raise ExecutionError(f"{name}: native histograms are not supported by this store")
+    return _OTHERS[name](this)
+
+
+def _time_part(this: FunctionCall) -> Frame:
+    if not this.has(0):
+        values = TIME_PARTS[this.name](np.floor(this.ev.times / 1000))
+        return Frame([()], values[None, :], np.ones((1, this.ev.steps), dtype=np.bool_))
+    vector = this.frame(0)
+    return vector.nameless(TIME_PARTS[this.name](vector.values))
+
+
+def _extrapolated(this: FunctionCall) -> Frame:
+    windows = this.windows(0)
+    counter = this.name != "delta"
+    values, present = rates.extrapolated(windows, counter=counter, per_second=this.name == "rate")
+    if counter:
+        _note_non_counters(this, windows)
+    return this.over_time(windows, values, present)
+
+
+def _note_non_counters(this: FunctionCall, windows: Windows) -> None:
+    names = {value for labels in windows.labels for name, value in labels if name == METRIC_NAME}
+    for name in sorted(names):
+        if name and not name.endswith(_COUNTER_SUFFIXES):
+            text = f'metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "{name}"'
+            this.ev.notes.info(this.node.args[0], text)
+
+
+def _last_two(this: FunctionCall) -> Frame:
+    windows = this.windows(0)
+    return this.over_time(windows, *rates.last_two(windows, per_second=this.name == "irate"))
+
+
+def _resets(this: FunctionCall) -> Frame:
+    windows = this.windows(0)
+    return this.over_time(windows, *rates.resets(windows))
+
+
+def _changes(this: FunctionCall) -> Frame:
+    windows = this.windows(0)
+    return this.over_time(windows, *rates.changes(windows))
+
+
+def _deriv(this: FunctionCall) -> Frame:
+    windows = this.windows(0)
+    slope, _, present = rates.regression(windows, this.ev.control, None)
+    return this.over_time(windows, slope, present)
+
+
+def _predict_linear(this: FunctionCall) -> Frame:
+    windows, ahead = this.windows(0), this.row(1)
+    slope, intercept, present = rates.regression(windows, this.ev.control, windows.times)
+    return this.over_time(windows, slope * ahead + intercept, present)
+
+
+def _smoothing(this: FunctionCall) -> Frame:
+    windows = this.windows(0)
+    values = overtime.smoothing(windows, this.ev.control, this.row(1), this.row(2))
+    return this.over_time(windows, values, windows.counts > 1)
+
+
+def _quantile_over_time(this: FunctionCall) -> Frame:
+    q, windows = this.row(0), this.windows(1)
+    if windows.labels:
+        this.ev.notes.warn_about_quantiles(this.node.args[0], q)
+    return this.over_time(windows, overtime.quantile(windows, this.ev.control, q), windows.counts > 0)
+
+
+def _absent(this: FunctionCall) -> Frame:
+    return labelfunctions.absent(this.frame(0).present, this.node.args[0])
+
+
+def _absent_over_time(this: FunctionCall) -> Frame:
+    windows = this.windows(0)
+    this.ev.budget.release(len(windows.values))
+    return labelfunctions.absent(windows.counts > 0, this.node.args[0])
+
+
+def _round(this: FunctionCall) -> Frame:
+    vector = this.frame(0)
+    nearest = this.row(1) if this.has(1) else np.ones(this.ev.steps)
+    return vector.nameless(round_to(vector.values, nearest))
+
+
+def _clamp(this: FunctionCall) -> Frame:
+    vector = this.frame(0)
+    low, high = np.full(this.ev.steps, -np.inf), np.full(this.ev.steps, np.inf)
+    if this.name == "clamp":
+        low, high = this.row(1), this.row(2)
+    elif this.name == "clamp_min":
+        low = this.row(1)
+    else:
+        high = this.row(1)
+    return vector.nameless(clamp(vector.values, low, high), vector.present & ~(high < low))
+
+
+def _timestamp(this: FunctionCall) -> Frame:
+    """Of a selector: the samples' own times; of anything else: the time of evaluation."""
+    argument = nodes.unwrap(this.node.args[0])
+    if isinstance(argument, nodes.VectorSelector):
+        vector, stamps = selectors.instant(this.ev, argument)
+        return vector.nameless(stamps / 1000)
+    vector = this.frame(0)
+    return vector.nameless(np.broadcast_to(this.ev.times / 1000, vector.values.shape))
+
+
+def _scalar(this: FunctionCall) -> Row:
+    vector = this.frame(0)
+    single = vector.present.sum(axis=0) == 1
+    values = np.where(vector.present, vector.values, 0.0).sum(axis=0)
+    return Row(np.where(single, values, np.nan))
+
+
+def _vector(this: FunctionCall) -> Frame:
+    return Frame([()], this.row(0)[None, :], np.ones((1, this.ev.steps), dtype=np.bool_))
+
+
+def _constant(value: Callable[[Evaluation], float]) -> Callable[[FunctionCall], Row]:
+    return lambda this: Row(np.full(this.ev.steps, value(this.ev)))
+
+
+def _sort_by_label(this: FunctionCall) -> Frame:
+    return labelfunctions.sort_by_labels(this.frame(0), this.texts(1), descending=this.name.endswith("_desc"))
+
+
+def _label_replace(this: FunctionCall) -> Frame:
+    return labelfunctions.replace_label(this.frame(0), *this.texts(1))
+
+
+def _label_join(this: FunctionCall) -> Frame:
+    target, separator, *sources = this.texts(1)
+    return labelfunctions.join_labels(this.frame(0), target, separator, sources)
+
+
+def _histogram_quantile(this: FunctionCall) -> Frame:
+    q = this.row(0)
+    this.ev.notes.warn_about_quantiles(this.node.args[0], q)
+    labels, values, present = quantile_rows(this.ev, this.frame(1), [q], this.node.args[1])
+    return merge_same_labels(labels, values[0], present)
+
+
+def _histogram_quantiles(this: FunctionCall) -> Frame:
+    vector, name = this.frame(0), this.text(1)
+    levels = [this.row(index) for index in range(2, len(this.node.args))]
+    for index, q in enumerate(levels):
+        this.ev.notes.warn_about_quantiles(this.node.args[index + 2], q)
+    labels, values, present = quantile_rows(this.ev, vector, levels, this.node.args[0])
+    parts = []
+    for q, rows in zip(levels, values, strict=True):
+        text = format_general(float(q[0]))
+        text = text if "." in text or "e" in text or text.endswith(("Inf", "NaN")) else text + ".0"
+        parts.append(labelfunctions.with_label(Frame(labels, rows, present), name, text))
+    stacked = np.concatenate([part.values for part in parts]), np.concatenate([part.present for part in parts])
+    return merge_same_labels([each for part in parts for each in part.labels], *stacked)
+
+
+def _histogram_fraction(this: FunctionCall) -> Frame:
+    low, high = this.row(0), this.row(1)
+    return merge_same_labels(*fractions(this.ev, this.frame(2), low, high, this.node.args[2]))
+
+
+def _info(this: FunctionCall) -> Frame:
+    selector = this.node.args[1] if this.has(1) else None
+    assert selector is None or isinstance(selector, nodes.VectorSelector)
+    return enrich(this.ev, this.frame(0), selector)
+
+
+_OTHERS: dict[str, Callable[[FunctionCall], Value]] = {
+    "absent": _absent,
+    "absent_over_time": _absent_over_time,
+    "changes": _changes,
+    "clamp": _clamp,
+    "clamp_max": _clamp,
+    "clamp_min": _clamp,
+    "delta": _extrapolated,
+    "deriv": _deriv,
+    "double_exponential_smoothing": _smoothing,
+    "end": _constant(lambda ev: ev.end_ms / 1000),
+    "histogram_fraction": _histogram_fraction,
+    "histogram_quantile": _histogram_quantile,
+    "histogram_quantiles": _histogram_quantiles,
+    "holt_winters": _smoothing,
+    "idelta": _last_two,
+    "increase": _extrapolated,
+    "info": _info,
+    "irate": _last_two,
+    "label_join": _label_join,
+    "label_replace": _label_replace,
+    "max_of": lambda this: Row(np.maximum(this.row(0), this.row(1))),
+    "min_of": lambda this: Row(np.minimum(this.row(0), this.row(1))),
+    "pi": _constant(lambda ev: float(np.pi)),
+    "predict_linear": _predict_linear,
+    "quantile_over_time": _quantile_over_time,
+    "range": _constant(lambda ev: (ev.end_ms - ev.start_ms) / 1000),
+    "rate": _extrapolated,
+    "resets": _resets,
+    "round": _round,
+    "scalar": _scalar,
+    "sort": lambda this: labelfunctions.sort_by_value(this.frame(0), descending=False),
+    "sort_by_label": _sort_by_label,
+    "sort_by_label_desc": _sort_by_label,
+    "sort_desc": lambda this: labelfunctions.sort_by_value(this.frame(0), descending=True),
+    "start": _constant(lambda ev: ev.start_ms / 1000),
+    "step": _constant(lambda ev: ev.step_ms / 1000),
+    "time": lambda this: Row(this.ev.times / 1000),
+    "timestamp": _timestamp,
+    "vector": _vector,
+}

@@ -1,0 +1,226 @@
+"""The `*_over_time` functions: one value from each window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .context import Control
+from .folds import Chunk, accumulate, compensated_sums, fold, fold_padded, is_exact, sums
+from .frames import Windows
+from .interface import ExecutionError, Float64Array, Int64Array
+
+
+def at_index(windows: Windows, index: Int64Array, source: Float64Array | Int64Array) -> Float64Array:
+    """Return `source` at sample indexes, [series x steps]; empty windows get 0."""
+    if not len(source):
+        return np.zeros(index.shape)
+    picked: Float64Array = np.where(windows.counts > 0, source[np.clip(index, 0, len(source) - 1)], 0).astype(
+        np.float64
+    )
+    return picked
+
+
+def average(windows: Windows, control: Control) -> Float64Array:
+    """Return the mean: compensated sum by count, or, where that overflows, the incremental mean."""
+    if is_exact(windows.values):
+        return sums(windows, control) / np.maximum(windows.counts, 1)
+
+    def mean(chunk: Chunk) -> Float64Array:
+        total, error = compensated_sums(windows.values, chunk)
+        result = np.where(np.isfinite(total), total / chunk.counts + error / chunk.counts, total)
+        overflown = np.flatnonzero(np.isinf(total))
+        if len(overflown):
+            part = Chunk(chunk.cells[overflown], chunk.low[overflown], chunk.counts[overflown])
+            result[overflown] = _incremental_mean(windows.values, part)
+        return result
+
+    return fold(windows, 1, control, mean)
+
+
+def _incremental_mean(values: Float64Array, chunk: Chunk) -> Float64Array:
+    """Average without ever holding the sum, from the point where the sum would overflow."""
+    size = len(chunk.cells)
+    total, error = np.zeros(size), np.zeros(size)
+    mean = np.zeros(size)
+    incremental = np.zeros(size, dtype=np.bool_)
+    for k, (active, index) in enumerate(chunk.turns()):
+        value = values[index]
+        overflow = ~incremental[:active] & (k > 0) & np.isinf(total[:active] + value)
+        entering = np.flatnonzero(overflow)
+        mean[entering] = total[entering] / k
+        error[entering] /= k
+        incremental[entering] = True
+        scale = k / (k + 1)
+        weighed, rest = scale * mean[:active], scale * error[:active]
+        accumulate(weighed, rest, value / (k + 1))
+        finite = np.isfinite(weighed)
+        chosen = incremental[:active]
+        mean[:active] = np.where(chosen, weighed, mean[:active])
+        direct, direct_rest = total[:active].copy(), error[:active].copy()
+        accumulate(direct, direct_rest, value)
+        total[:active] = np.where(chosen, total[:active], direct)
+        kept = np.where(np.isfinite(direct), direct_rest, 0.0)
+        error[:active] = np.where(chosen, np.where(finite, rest, 0.0), kept)
+    counts = chunk.counts
+    return np.where(incremental, mean + error, total / counts + error / counts)
+
+
+def extreme(windows: Windows, *, largest: bool) -> Float64Array:
+    """Return the maximum or minimum; NaN only where a window holds nothing else.
+
+    Runs of 2^j samples are reduced by doubling; two overlapping runs cover any window.
+    """
+    choose = np.fmax if largest else np.fmin
+    out = np.zeros(windows.low.shape)
+    counts = windows.counts
+    level = np.frexp(np.maximum(counts, 1).astype(np.float64))[1] - 1
+    runs = windows.values
+    for j in range(int(level.max(initial=0)) + 1):
+        if j:
+            half = 1 << (j - 1)
+            runs = choose(runs[:-half], runs[half:]) if len(runs) > half else runs
+        chosen = (level == j) & (counts > 0)
+        low, high = windows.low[chosen], windows.high[chosen]
+        out[chosen] = choose(runs[low], runs[high - (1 << j)])
+    return out
+
+
+def extreme_time(windows: Windows, control: Control, *, largest: bool) -> Float64Array:
+    """Return when (seconds) the maximum or minimum was last reached."""
+
+    def moment(chunk: Chunk) -> Float64Array:
+        best = windows.values[chunk.low]
+        when = chunk.low.copy()
+        for active, index in chunk.turns():
+            value = windows.values[index]
+            reached = value >= best[:active] if largest else value <= best[:active]
+            reached |= np.isnan(best[:active])
+            best[:active] = np.where(reached, value, best[:active])
+            when[:active] = np.where(reached, index, when[:active])
+        return windows.timestamps[when] / 1000
+
+    return fold(windows, 1, control, moment)
+
+
+def variance(windows: Windows, control: Control) -> Float64Array:
+    """Return the population variance (compensated Welford)."""
+
+    def spread(chunk: Chunk) -> Float64Array:
+        mean, mean_error, total, error = np.zeros((4, len(chunk.cells)))
+        for k, (active, index) in enumerate(chunk.turns()):
+            value = windows.values[index]
+            delta = value - (mean[:active] + mean_error[:active])
+            accumulate(mean[:active], mean_error[:active], delta / (k + 1))
+            accumulate(total[:active], error[:active], delta * (value - (mean[:active] + mean_error[:active])))
+        result: Float64Array = (total + error) / chunk.counts
+        return result
+
+    return fold(windows, 1, control, spread)
+
+
+def quantile(windows: Windows, control: Control, q: Float64Array) -> Float64Array:
+    """Return the q-quantile of every window; q is [steps]."""
+    per_cell = np.broadcast_to(q, windows.low.shape).ravel()
+    if len(q) and (q == q[0]).all():
+        return fold_padded(windows, control, lambda rows, counts: sorted_quantile(rows, counts, q[0]))
+    return _quantile_by_cell(windows, control, per_cell)
+
+
+def _quantile_by_cell(windows: Windows, control: Control, per_cell: Float64Array) -> Float64Array:
+    out = np.zeros(windows.low.shape)
+    for q in np.unique(per_cell):
+        chosen = per_cell.reshape(out.shape) == q if q == q else np.isnan(per_cell).reshape(out.shape)
+        result = fold_padded(windows, control, lambda rows, counts, q=q: sorted_quantile(rows, counts, q))  # type: ignore[misc]
+        out[chosen] = result[chosen]
+    return out
+
+
+def sorted_quantile(rows: Float64Array, counts: Int64Array, q: float | np.float64) -> Float64Array:
+    """Return the q-quantile of each row's first `counts` values, interpolated; NaN sorts below everything.
+
+    Rows are padded with +Inf and are overwritten.
+    """
+    if q != q:
+        return np.full(len(rows), np.nan)
+    if q < 0 or q > 1:
+        return np.full(len(rows), -np.inf if q < 0 else np.inf)
+    nan = np.isnan(rows)
+    nans = nan.sum(axis=1)
+    if nans.any():
+        rows[nan] = -np.inf
+    rows.sort(axis=1)
+    rank = q * (counts - 1)
+    lower = np.maximum(np.floor(rank), 0).astype(np.int64)
+    upper = np.minimum(lower + 1, counts - 1)
+    weight = rank - np.floor(rank)
+    line = np.arange(len(rows))
+    low_value = np.where(lower < nans, np.nan, rows[line, lower])
+    high_value = np.where(upper < nans, np.nan, rows[line, upper])
+    result: Float64Array = low_value * (1 - weight) + high_value * weight
+    return result
+
+
+def median_deviation(windows: Windows, control: Control) -> Float64Array:
+    """Return the median of the absolute deviations from the median."""
+
+    def deviation(rows: Float64Array, counts: Int64Array) -> Float64Array:
+        middle = sorted_quantile(rows.copy(), counts, 0.5)
+        rows -= middle[:, None]
+        np.abs(rows, out=rows)
+        rows[np.arange(rows.shape[1]) >= counts[:, None]] = np.inf
+        return sorted_quantile(rows, counts, 0.5)
+
+    return fold_padded(windows, control, deviation)
+
+
+def smoothing(windows: Windows, control: Control, level: Float64Array, trend: Float64Array) -> Float64Array:
+    """Return double exponential smoothing; `level` and `trend` factors are [steps] in (0, 1)."""
+    for name, factor in (("smoothing", level), ("trend", trend)):
+        bad = factor[(factor <= 0) | (factor >= 1)]
+        if len(bad):
+            symbol = "sf" if name == "smoothing" else "tf"
+            raise ExecutionError(f"invalid {name} factor. Expected: 0 < {symbol} < 1, got: {bad[0]:f}")
+    level_cells = np.broadcast_to(level, windows.low.shape).ravel()
+    trend_cells = np.broadcast_to(trend, windows.low.shape).ravel()
+
+    def smooth(chunk: Chunk) -> Float64Array:
+        sf, tf = level_cells[chunk.cells], trend_cells[chunk.cells]
+        older = np.zeros(len(chunk.cells))
+        current = windows.values[chunk.low].copy()
+        slope = windows.values[chunk.low + 1] - current
+        for k, (active, index) in enumerate(chunk.turns()):
+            if k == 0:
+                continue
+            if k > 1:
+                trending = tf[:active] * (current[:active] - older[:active]) + (1 - tf[:active]) * slope[:active]
+                slope[:active] = trending
+            smoothed = sf[:active] * windows.values[index] + (1 - sf[:active]) * (current[:active] + slope[:active])
+            older[:active] = current[:active]
+            current[:active] = smoothed
+        return current
+
+    return fold(windows, 2, control, smooth)
+
+
+Kernel = Callable[[Windows, Control], Float64Array]
+
+SIMPLE: dict[str, Kernel] = {
+    "avg_over_time": average,
+    "count_over_time": lambda windows, control: windows.counts.astype(np.float64),
+    "first_over_time": lambda windows, control: at_index(windows, windows.low, windows.values),
+    "last_over_time": lambda windows, control: at_index(windows, windows.high - 1, windows.values),
+    "mad_over_time": median_deviation,
+    "max_over_time": lambda windows, control: extreme(windows, largest=True),
+    "min_over_time": lambda windows, control: extreme(windows, largest=False),
+    "present_over_time": lambda windows, control: np.ones(windows.low.shape),
+    "stddev_over_time": lambda windows, control: np.sqrt(variance(windows, control)),
+    "stdvar_over_time": variance,
+    "sum_over_time": sums,
+    "ts_of_first_over_time": lambda windows, control: at_index(windows, windows.low, windows.timestamps) / 1000,
+    "ts_of_last_over_time": lambda windows, control: at_index(windows, windows.high - 1, windows.timestamps) / 1000,
+    "ts_of_max_over_time": lambda windows, control: extreme_time(windows, control, largest=True),
+    "ts_of_min_over_time": lambda windows, control: extreme_time(windows, control, largest=False),
+}
+"""Functions of the window alone: a value wherever the window has a sample."""

@@ -1,0 +1,80 @@
+"""Aggregation operators that pick or count elements: topk, bottomk, limitk, limit_ratio, count_values."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import numpy as np
+
+from .frames import Frame, make_labels, merge_same_labels
+from .grouping import Groups
+from .interface import BoolArray, Float64Array, Int64Array, Labels
+from .numbers import format_decimal
+
+_HASH_RANGE = float(1 << 64)
+
+
+def top(frame: Frame, groups: Groups, k: Float64Array, *, largest: bool) -> Frame:
+    """Keep the k largest or smallest elements of each group at each step; k is [steps]. NaN ranks last."""
+    order = rank(frame, groups, largest=largest)
+    keep = _first_of_groups(frame.present, groups, order, k)
+    return Frame(frame.labels, frame.values, keep)
+
+
+def rank(frame: Frame, groups: Groups, *, largest: bool) -> Int64Array:
+    """Return for every step the rows in order of group, then presence, then value, then row, [rows x steps]."""
+    values = -frame.values if largest else frame.values
+    keys = np.where(np.isnan(values), np.inf, values)
+    nan = np.isnan(frame.values)
+    ids = np.broadcast_to(groups.ids[:, None], keys.shape)
+    order: Int64Array = np.lexsort((keys, nan, ~frame.present, ids), axis=0)
+    return order
+
+
+def first(frame: Frame, groups: Groups, k: Float64Array) -> Frame:
+    """Keep the first k elements of each group at each step."""
+    ids = np.broadcast_to(groups.ids[:, None], frame.present.shape)
+    order = np.lexsort((~frame.present, ids), axis=0)
+    return Frame(frame.labels, frame.values, _first_of_groups(frame.present, groups, order, k))
+
+
+def _first_of_groups(present: BoolArray, groups: Groups, order: Int64Array, k: Float64Array) -> BoolArray:
+    """Mark, per step, the first k rows of every group in the given order."""
+    _, starts = groups.ordered()
+    sorted_ids = np.take(groups.ids, order)
+    place = np.arange(len(order))[:, None] - starts[sorted_ids]
+    wanted = np.where(k >= 1, np.minimum(k, len(order)), 0).astype(np.int64)
+    keep = np.zeros(present.shape, dtype=np.bool_)
+    np.put_along_axis(keep, order, place < wanted, axis=0)
+    return keep & present
+
+
+def sample_ratio(frame: Frame, ratio: Float64Array) -> Frame:
+    """Keep a share of the elements, chosen by the labels alone: r > 0 and r - 1 complement each other."""
+    offsets = np.array([_share(labels) for labels in frame.labels])[:, None]
+    keep = np.where(ratio >= 0, offsets < ratio, offsets >= 1 + ratio)
+    return Frame(frame.labels, frame.values, frame.present & keep)
+
+
+def _share(labels: Labels) -> float:
+    """Map a label set to a number in [0, 1) that looks random but never changes."""
+    digest = blake2b("\xff".join(text for pair in labels for text in pair).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / _HASH_RANGE
+
+
+def count_values(frame: Frame, groups: Groups, label: str) -> Frame:
+    """Count equal values per group and step; the value becomes a label."""
+    rows, steps = np.nonzero(frame.present)
+    values = frame.values[rows, steps]
+    distinct, inverse = np.unique(values, return_inverse=True)
+    code = groups.ids[rows] * max(1, len(distinct)) + inverse
+    codes, series = np.unique(code, return_inverse=True)
+    counts = np.zeros((len(codes), frame.steps))
+    np.add.at(counts, (series, steps), 1.0)
+    texts = [format_decimal(value) for value in distinct.tolist()]
+    labels = [_with_value(groups.keys[each // len(distinct)], label, texts[each % len(distinct)]) for each in codes]
+    return merge_same_labels(labels, counts, counts > 0)
+
+
+def _with_value(labels: Labels, name: str, value: str) -> Labels:
+    return make_labels((*(pair for pair in labels if pair[0] != name), (name, value)))

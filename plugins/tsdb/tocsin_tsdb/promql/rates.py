@@ -1,0 +1,147 @@
+"""Functions on counters and on the change of gauges: rate and its relatives, changes, resets, regression."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .context import Control
+from .folds import Chunk, accumulate, fold
+from .frames import Windows
+from .interface import BoolArray, Float64Array, Int64Array
+
+_EXTRAPOLATION_THRESHOLD = 1.1
+"""A window's edge farther from the outermost sample than this many average intervals is not extrapolated to."""
+
+
+def _ends(windows: Windows, minimum: int) -> tuple[BoolArray, Int64Array, Int64Array]:
+    """Return where a window has enough samples, and the indexes of its first and last sample (0 where not)."""
+    enough = windows.counts >= minimum
+    first = np.where(enough, windows.low, 0)
+    last = np.where(enough, windows.high - 1, 0)
+    return enough, first, last
+
+
+def extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> tuple[Float64Array, BoolArray]:
+    """Return `rate` (counter, per second), `increase` (counter) or `delta` of every window with two samples."""
+    enough, first, last = _ends(windows, 2)
+    if not enough.any():
+        return np.zeros(enough.shape), enough
+    first_value = windows.values[first]
+    result = windows.values[last] - first_value
+    if counter:
+        _add_resets(windows, enough, first, last, result)
+    first_time, last_time = windows.timestamps[first], windows.timestamps[last]
+    sampled = (last_time - first_time) / 1000
+    average = sampled / np.maximum(windows.counts - 1, 1)
+    threshold = average * _EXTRAPOLATION_THRESHOLD
+    to_start = (first_time - windows.starts) / 1000
+    to_end = (windows.ends - last_time) / 1000
+    to_start = np.where(to_start >= threshold, average / 2, to_start)
+    if counter:  # a counter cannot have been negative: do not extrapolate beyond its zero point
+        rising = (result > 0) & (first_value >= 0)
+        to_zero = np.where(rising, sampled * (first_value / np.where(rising, result, 1.0)), to_start)
+        to_start = np.where(to_zero < to_start, to_zero, to_start)
+    to_end = np.where(to_end >= threshold, average / 2, to_end)
+    factor = (sampled + to_start + to_end) / sampled
+    if per_second:
+        factor /= windows.range_ms / 1000
+    return result * factor, enough
+
+
+def _resets_before(windows: Windows) -> tuple[Int64Array, Int64Array]:
+    """Return how many resets happened up to and including each sample, and where they are.
+
+    A reset is a sample lower than its predecessor; pairs across two series are harmless, as no window spans them.
+    """
+    falling = windows.values[1:] < windows.values[:-1]
+    return np.concatenate(([0], np.cumsum(falling))), np.flatnonzero(falling) + 1
+
+
+def _add_resets(windows: Windows, enough: BoolArray, first: Int64Array, last: Int64Array, result: Float64Array) -> None:
+    """Add to each window's result the values that its resets lost."""
+    seen, where = _resets_before(windows)
+    start, count = seen[first], seen[last] - seen[first]
+    rows, columns = np.nonzero(enough & (count > 0))
+    start, count = start[rows, columns], count[rows, columns]
+    turn = 0
+    while len(rows):
+        result[rows, columns] += windows.values[where[start + turn] - 1]
+        turn += 1
+        more = count > turn
+        rows, columns, start, count = rows[more], columns[more], start[more], count[more]
+
+
+def last_two(windows: Windows, *, per_second: bool) -> tuple[Float64Array, BoolArray]:
+    """Return `irate` (per second, resets count as starting from zero) or `idelta`."""
+    enough, _, last = _ends(windows, 2)
+    previous = np.maximum(last - 1, 0)
+    if not enough.any():
+        return np.zeros(enough.shape), enough
+    newer, older = windows.values[last], windows.values[previous]
+    if not per_second:
+        return newer - older, enough
+    change = np.where(newer < older, newer, newer - older)
+    elapsed = (windows.timestamps[last] - windows.timestamps[previous]) / 1000
+    return change / np.where(enough, elapsed, 1.0), enough
+
+
+def resets(windows: Windows) -> tuple[Float64Array, BoolArray]:
+    """Return how often the value fell within each window."""
+    enough, first, last = _ends(windows, 1)
+    if not enough.any():
+        return np.zeros(enough.shape), enough
+    seen, _ = _resets_before(windows)
+    return (seen[last] - seen[first]).astype(np.float64), enough
+
+
+def changes(windows: Windows) -> tuple[Float64Array, BoolArray]:
+    """Return how often the value changed within each window; NaN after NaN is no change."""
+    enough, first, last = _ends(windows, 1)
+    if not enough.any():
+        return np.zeros(enough.shape), enough
+    newer, older = windows.values[1:], windows.values[:-1]
+    changed = (newer != older) & ~(np.isnan(newer) & np.isnan(older))
+    seen = np.concatenate(([0], np.cumsum(changed)))
+    return (seen[last] - seen[first]).astype(np.float64), enough
+
+
+def regression(
+    windows: Windows, control: Control, intercept_times: Int64Array | None
+) -> tuple[Float64Array, Float64Array, BoolArray]:
+    """Return slope (per second) and intercept of the least-squares line through each window with two samples.
+
+    The intercept is taken at `intercept_times` [steps], or at the window's first sample.
+    """
+    enough, first, _ = _ends(windows, 2)
+    if intercept_times is None:
+        origin = windows.timestamps[first] if len(windows.timestamps) else first
+    else:
+        origin = np.broadcast_to(intercept_times, first.shape)
+    slopes, intercepts = np.zeros(first.size), np.zeros(first.size)
+    origins = origin.ravel()
+
+    def line(chunk: Chunk) -> Float64Array:
+        slope, intercept = _line(windows, chunk, origins[chunk.cells])
+        intercepts[chunk.cells] = intercept
+        return slope
+
+    slopes = fold(windows, 2, control, line)
+    return slopes, intercepts.reshape(first.shape), enough
+
+
+def _line(windows: Windows, chunk: Chunk, origins: Int64Array) -> tuple[Float64Array, Float64Array]:
+    size = len(chunk.cells)
+    total, error = np.zeros((4, size)), np.zeros((4, size))
+    initial = windows.values[chunk.low]
+    constant = np.ones(size, dtype=np.bool_)
+    for active, index in chunk.turns():
+        x = (windows.timestamps[index] - origins[:active]) / 1000
+        y = windows.values[index]
+        accumulate(total[:, :active], error[:, :active], np.stack((x, y, x * y, x * x)))
+        constant[:active] &= y == initial[:active]
+    sum_x, sum_y, sum_xy, sum_xx = total + error
+    n = chunk.counts.astype(np.float64)
+    slope = (sum_xy - sum_x * sum_y / n) / (sum_xx - sum_x * sum_x / n)
+    intercept = sum_y / n - slope * sum_x / n
+    slope = np.where(constant, np.where(np.isinf(initial), np.nan, 0.0), slope)
+    return slope, np.where(constant, np.where(np.isinf(initial), np.nan, initial), intercept)

@@ -1,0 +1,106 @@
+"""Answers as the `data` object of the Prometheus HTTP API, without a Python object per sample on the way."""
+
+from __future__ import annotations
+
+from itertools import compress
+
+import numpy as np
+import orjson
+
+from .interface import Float64Array, Int64Array, Labels, Matrix, QueryValue, Scalar, Selection, String, Vector
+from .numbers import format_json
+
+_PLAIN_MIN, _PLAIN_MAX = 1e-5, 1e15
+"""Between these magnitudes orjson writes the same digits as Go, but for a final `.0`."""
+
+
+def render_data(value: QueryValue) -> bytes:
+    """Return `{"resultType": ..., "result": ...}`: times in seconds, values as strings with the shortest exact digits."""
+    match value:
+        case Scalar():
+            return _data("scalar", _point(value.timestamp_ms, format_json(value.value)))
+        case String():
+            return _data("string", _point(value.timestamp_ms, value.value))
+        case Vector():
+            return _data("vector", _list(_vector(value)))
+        case Matrix():
+            return _data("matrix", _list(_matrix(value)))
+        case Selection():
+            return _data("matrix", _list(_selection(value)))
+
+
+def _data(kind: str, result: bytes) -> bytes:
+    return b'{"resultType":"%b","result":%b}' % (kind.encode(), result)
+
+
+def _list(items: list[bytes]) -> bytes:
+    return b"[" + b",".join(items) + b"]"
+
+
+def _point(timestamp_ms: int, text: str) -> bytes:
+    return b"[%b,%b]" % (time_token(timestamp_ms), orjson.dumps(text))
+
+
+def _metric(labels: Labels) -> bytes:
+    return orjson.dumps(dict(labels))
+
+
+def time_token(timestamp_ms: int) -> bytes:
+    """Return seconds with three decimals, or none for whole seconds."""
+    sign = "-" if timestamp_ms < 0 else ""
+    seconds, fraction = divmod(abs(timestamp_ms), 1000)
+    return (f"{sign}{seconds}.{fraction:03d}" if fraction else f"{sign}{seconds}").encode()
+
+
+def value_tokens(values: Float64Array) -> list[bytes]:
+    """Return every value's text."""
+    if not len(values):
+        return []
+    raw = orjson.dumps(np.ascontiguousarray(values), option=orjson.OPT_SERIALIZE_NUMPY)
+    tokens = (raw[1:-1] + b",").replace(b".0,", b",")[:-1].split(b",")
+    size = np.abs(values)
+    plain = (size >= _PLAIN_MIN) & (size < _PLAIN_MAX) | (size == 0)
+    for index in np.flatnonzero(~plain).tolist():
+        tokens[index] = format_json(float(values[index])).encode()
+    return tokens
+
+
+def _vector(value: Vector) -> list[bytes]:
+    middle = b',"value":[' + time_token(value.timestamp_ms) + b',"'
+    tokens = value_tokens(value.values)
+    rows = zip(value.labels, tokens, strict=True)
+    return [b'{"metric":%b%b%b"]}' % (_metric(labels), middle, token) for labels, token in rows]
+
+
+def _matrix(value: Matrix) -> list[bytes]:
+    times = _time_prefixes(value.timestamps)
+    full: list[bool] = value.present.all(axis=1).tolist()
+    out = []
+    for row, labels in enumerate(value.labels):
+        if full[row]:
+            out.append(_series(labels, times, value.values[row]))
+        else:
+            there = value.present[row]
+            out.append(_series(labels, list(compress(times, there.tolist())), value.values[row][there]))
+    return out
+
+
+def _selection(value: Selection) -> list[bytes]:
+    out = []
+    for row, labels in enumerate(value.labels):
+        part = slice(int(value.offsets[row]), int(value.offsets[row + 1]))
+        out.append(_series(labels, _time_prefixes(value.timestamps[part]), value.values[part]))
+    return out
+
+
+def _time_prefixes(timestamps: Int64Array) -> list[bytes]:
+    """Return the text between the value before and the value at each time."""
+    return [b'"],[%b,"' % time_token(each) for each in timestamps.tolist()]
+
+
+def _series(labels: Labels, prefixes: list[bytes], values: Float64Array) -> bytes:
+    tokens: list[bytes] = [b""] * (2 * len(prefixes))
+    tokens[0::2] = prefixes
+    tokens[1::2] = value_tokens(values)
+    points = b"".join(tokens)[3:] + b'"]' if tokens else b""
+    return b'{"metric":%b,"values":[%b]}' % (_metric(labels), points)
