@@ -87,10 +87,10 @@ def test_files_are_merged_and_a_doubled_key_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_directory_and_broken_toml_are_clear(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="no \\*.toml file"):
+    with pytest.raises(SettingsError, match=r"no \*\.toml file"):
         read_document(tmp_path / "nowhere")
     (tmp_path / "a.toml").write_text("[HTTP\n")
-    with pytest.raises(SettingsError, match="a.toml"):
+    with pytest.raises(SettingsError, match=r"a\.toml"):
         read_document(tmp_path)
 
 

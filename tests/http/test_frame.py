@@ -90,9 +90,7 @@ def client(make_app: AppFactory) -> WsgiClient:
     return make_app(plugins=[ThingsPlugin()], settings={"HTTP": http}).client
 
 
-@pytest.mark.parametrize(
-    ("path", "text"), [("/ping", "pong"), ("/api/svc/version", "v0.1.0"), ("/addr", "127.0.0.1:")]
-)
+@pytest.mark.parametrize(("path", "text"), [("/ping", "pong"), ("/api/svc/version", "v0.1.0"), ("/addr", "127.0.0.1:")])
 def test_health_endpoints_answer_plain_text(client: WsgiClient, path: str, text: str) -> None:
     answer = client.get(path)
     assert (answer.status, answer.text) == (200, text)

@@ -129,7 +129,11 @@ class DbSettings:
 
     kind: str = key("DBType", "sqlite", "database system", check=one_of("sqlite", "mysql", "postgres"))
     dsn: str = key(
-        "DSN", "", "file for sqlite (empty: in the data directory), else scheme://user:pw@host/db", secret=True
+        "DSN",
+        "",
+        "sqlite: a file, empty for one in the data directory; mysql: user:password@tcp(host:port)/database; "
+        "postgres: host=... port=... user=... password=... dbname=...",
+        secret=True,
     )
     max_open: int = key("MaxOpenConns", 20, "connections one process may open", check=at_least(1))
     max_lifetime: int = key("MaxLifetime", 7200, "seconds after which an idle connection is replaced")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import peewee
-from playhouse.pool import PooledMySQLDatabase, PooledPostgresqlDatabase, PooledSqliteDatabase
+from playhouse.pool import MaxConnectionsExceeded, PooledMySQLDatabase, PooledPostgresqlDatabase, PooledSqliteDatabase
 
 from tocsin.app.settings import SettingsError
 
@@ -70,7 +70,7 @@ class _Measured:
         started = time.monotonic()
         try:
             return super()._connect()  # type: ignore[misc]
-        except peewee.DatabaseError:
+        except MaxConnectionsExceeded:
             self.measures.waits.inc()
             raise
         finally:
@@ -156,18 +156,37 @@ def _open(settings: DbSettings, data_directory: Path) -> Any:
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         pragmas = {"journal_mode": "wal", "synchronous": "normal", "foreign_keys": 1, "busy_timeout": 10000}
         return _Sqlite(file, pragmas=pragmas, check_same_thread=False, **pool)
-    url = urlsplit(settings.dsn)
-    name = url.path.lstrip("/")
-    if not url.hostname or not name:
-        raise SettingsError(f"DB.DSN: expected {settings.kind}://user:password@host:port/database")
-    options = {
-        "host": url.hostname,
-        "port": url.port or (3306 if settings.kind == "mysql" else 5432),
-        "user": unquote(url.username or ""),
-        "password": unquote(url.password or ""),
-        **dict(parse_qsl(url.query)),
-        **pool,
-    }
     if settings.kind == "mysql":
-        return _MySql(name, charset="utf8mb4", **options)
-    return _Postgres(name, **options)
+        return _MySql(charset="utf8mb4", **mysql_options(settings.dsn), **pool)
+    return _Postgres(**postgres_options(settings.dsn), **pool)
+
+
+def mysql_options(dsn: str) -> dict[str, Any]:
+    """Return connection options from ``user:password@tcp(host:port)/database?parameters``; parameters are ignored."""
+    match = re.fullmatch(
+        r"(?P<user>[^:]*):(?P<password>.*)@tcp\((?P<host>.+?)(?::(?P<port>\d+))?\)/(?P<name>[^?]+)(\?.*)?", dsn
+    )
+    if match is None:
+        raise SettingsError("DB.DSN: expected user:password@tcp(host:port)/database for mysql")
+    port = int(match["port"] or 3306)
+    return {
+        "database": match["name"],
+        "host": match["host"],
+        "port": port,
+        "user": match["user"],
+        "password": match["password"],
+    }
+
+
+def postgres_options(dsn: str) -> dict[str, Any]:
+    """Return connection options from the key=value form that PostgreSQL's own clients use."""
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        options = dict(conninfo_to_dict(dsn))
+    except ProgrammingError:
+        raise SettingsError(
+            "DB.DSN: expected 'host=... port=... user=... password=... dbname=...' for postgres"
+        ) from None
+    return {"database": options.pop("dbname", "tocsin"), **options}

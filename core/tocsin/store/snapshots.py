@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import peewee
@@ -39,16 +39,19 @@ class Snapshots:
     def bump(self, *names: str) -> None:
         """Say that parts of the configuration changed; call it inside the transaction of the change."""
         for name in names:
-            changed = (
-                ChangeVersion.update(version=ChangeVersion.version + 1).where(ChangeVersion.name == name).execute()
-            )
-            if not changed:
-                ChangeVersion.insert(name=name, version=1).on_conflict_ignore().execute()
+            if not _increment(name):
+                # Two first changes at once must count as two: the row is made first, then counted up by each.
+                ChangeVersion.insert(name=name, version=0).on_conflict_ignore().execute()
+                _increment(name)
 
     def versions(self) -> dict[str, int]:
         """Return the present version of every part; a part that never changed is missing."""
         rows: Any = ChangeVersion.select(ChangeVersion.name, ChangeVersion.version).tuples()
         return dict(rows)
+
+    def in_transaction(self) -> bool:
+        """Return whether this thread has an open transaction."""
+        return bool(self._database.peewee.in_transaction())
 
     def make(self, name: str, parts: tuple[str, ...], load: Callable[[], T]) -> Snapshot[T]:
         """Return a snapshot called ``name`` that is loaded again whenever one of ``parts`` changed."""
@@ -62,6 +65,10 @@ class Snapshots:
             yield f"{snapshot.name}:"
             yield from (f"{word}: {line}" for word, line in snapshot.history())
             yield ""
+
+
+def _increment(name: str) -> int:
+    return int(ChangeVersion.update(version=ChangeVersion.version + 1).where(ChangeVersion.name == name).execute())
 
 
 class Snapshot(Generic[T]):
@@ -82,11 +89,20 @@ class Snapshot(Generic[T]):
 
     def get_versioned(self) -> tuple[tuple[int, ...], T]:
         """Return the value with the versions it was read at; equal versions mean the same value object."""
-        now = self._owner.versions()
-        wanted = tuple(now.get(part, 0) for part in self._parts)
+        return self._at(self._owner.versions())
+
+    def at(self, versions: Mapping[str, int]) -> T:
+        """Return the value at versions read just before with :meth:`Snapshots.versions`: one query for many snapshots."""
+        return self._at(versions)[1]
+
+    def _at(self, versions: Mapping[str, int]) -> tuple[tuple[int, ...], T]:
+        wanted = tuple(versions.get(part, 0) for part in self._parts)
         held = self._held
         if held is not None and held[0] == wanted:
             return held
+        if self._owner.in_transaction():
+            # What an open transaction sees may be rolled back, and its version number be given to another change.
+            return wanted, self._load()
         with self._lock:
             held = self._held
             if held is None or held[0] != wanted:

@@ -1,0 +1,70 @@
+"""Secrets at rest, and configuration that is never stale."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from tocsin.app.settings import SettingsError
+from tocsin.plugin.testkit import AppFactory
+from tocsin.store.vault import Vault, VaultError
+
+
+def test_secrets_are_encrypted_with_a_private_key(tmp_path: Path) -> None:
+    file = tmp_path / "sub" / "secret.key"
+    vault = Vault.open("", file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    stored = vault.encrypt("swordfish")
+    assert "swordfish" not in stored
+    assert Vault.open("", file).decrypt(stored) == "swordfish"
+    assert vault.encrypt("") == vault.decrypt("") == ""
+    assert list(file.parent.iterdir()) == [file]
+    other = Vault.open("", tmp_path / "other.key")
+    with pytest.raises(VaultError):
+        other.decrypt(stored)
+
+
+def test_a_bad_configured_key_is_refused_without_showing_it(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Vault.open("too short", tmp_path / "key")
+    assert "too short" not in str(caught.value)
+
+
+def test_a_change_is_seen_by_another_process_at_once(make_app: AppFactory) -> None:
+    loads: list[str] = []
+    one, two = make_app().core, make_app().core
+
+    def load() -> list[str]:
+        loads.append("x")
+        return list(loads)
+
+    snapshot = two.snapshots.make("things", ("things", "teams"), load)
+    first = snapshot.get()
+    assert snapshot.get() is first
+    one.snapshots.bump("others")
+    assert snapshot.get() is first
+    one.snapshots.bump("things")
+    assert snapshot.get() == ["x", "x"]
+    one.snapshots.bump("teams", "things")
+    assert len(snapshot.get()) == 3
+    report = "\n".join(two.snapshots.report())
+    assert "things:\nlast: timestamp: " in report
+    assert "count: 3, message: success" in report
+    assert [name for name, _ in snapshot.history()] == ["last", "curr"]
+
+
+def test_a_failed_load_is_reported_and_tried_again(make_app: AppFactory) -> None:
+    core = make_app().core
+    down = [True]
+
+    def load() -> list[int]:
+        if down.pop():
+            down.append(False)
+            raise RuntimeError("down")
+        return [1]
+
+    snapshot = core.snapshots.make("things", ("things",), load)
+    with pytest.raises(RuntimeError):
+        snapshot.get()
+    assert "failed to query records: RuntimeError" in "\n".join(core.snapshots.report())
+    assert snapshot.get() == [1]
