@@ -13,6 +13,8 @@ import pytest
 
 from tocsin.plugin.testkit.components import running_processes
 
+pytest_plugins = ["tocsin.plugin.testkit.components.fixtures", "pytester"]
+
 # No deadline: on a busy machine it measures the neighbours. In CI the examples are the same in every run.
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
@@ -25,8 +27,10 @@ _SETTLE = 3.0
 """Seconds that threads and children get to end after a test; only a leaking test waits that long."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the tests that start whole deployments one after another: they would measure each other."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
     for item in items:
         if item.get_closest_marker("e2e") and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group("e2e"))

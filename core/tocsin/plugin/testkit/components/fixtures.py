@@ -63,11 +63,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     wanted = set(config.getoption("--component"))
     if unknown := wanted - COMPONENTS:
         raise pytest.UsageError(f"--component: unknown {sorted(unknown)}, expected one of {sorted(COMPONENTS)}")
+    grouping = config.pluginmanager.hasplugin("xdist")  # which declares the mark
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
         used = components_of(item)
-        if used and item.get_closest_marker("xdist_group") is None:
+        if used and grouping and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group("components"))
         (kept if not wanted or used & wanted else left_out).append(item)
     if left_out:
