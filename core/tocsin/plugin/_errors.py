@@ -18,12 +18,28 @@ class DatasourceError(PluginCallError):
         self.refused = refused
 
 
-class WriteError(PluginCallError):
-    """A batch was not written and trying again may help; ``retry_after`` is the backend's wish in seconds."""
+class HttpError(PluginCallError):
+    """There is no usable answer from an HTTP backend.
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    ``kind`` is ``build`` (the request cannot be sent), ``denied`` (an address that must not be connected to),
+    ``connect``, ``timeout``, ``broken`` (the connection ended too early) or ``too_large``.
+    """
+
+    def __init__(self, message: str, *, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class WriteError(PluginCallError):
+    """A batch was not written and trying again may help; ``retry_after`` is the backend's wish in seconds.
+
+    ``status`` is the HTTP status that said so, 0 when there was no answer.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None, status: int = 0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.status = status
 
 
 class SendError(PluginCallError):

@@ -107,8 +107,13 @@ class Writer(ABC):
     def write(self, batch: Batch) -> WriteResult:
         """Hand a batch over; raise :class:`~tocsin.plugin.WriteError` when it was not taken and a retry may help."""
 
-    def forward_raw(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Pass a raw remote-write body on; raise ``WriteError`` on failure.  Only HTTP writers can."""
+    def forward_raw(self, body: bytes, headers: Mapping[str, str], query: str = "") -> None:
+        """Pass a raw remote-write body on as it is, with the caller's query string; raise ``WriteError`` on failure.
+
+        ``headers`` are the caller's, names in lower case; only those that describe the body are passed on.  A writer
+        that cannot do this raises :class:`NotImplementedError`, and is left out of the pass-through endpoint.
+        """
+        raise NotImplementedError
 
     def close(self) -> None:
         """Give up connections."""
