@@ -1,9 +1,9 @@
 """A block: an immutable directory with the samples of a span of time, sorted by series.
 
-    meta.json               what the block holds, with size and CRC-32 of every file; written last, so a directory without it is unfinished
-    series.parquet          labels (label fields of the wire format), samples, first, last of each series; row n is reference n
-    samples-00000.parquet   chunk rows (see `codec`), each file a range of references
-    tombstones.json         deleted spans, when there are any
+meta.json               what the block holds, with size and CRC-32 of every file; without it a block is unfinished
+series.parquet          labels (label fields of the wire format), samples, first, last of each series; row n is reference n
+samples-00000.parquet   chunk rows (see `codec`), each file a range of references
+tombstones.json         deleted spans, when there are any
 """
 
 from __future__ import annotations
@@ -217,7 +217,9 @@ def load_block(path: Path, parquet: Parquet) -> tuple[Meta, SeriesRows]:
         raise CorruptBlock(f"{path.name}: {error}") from error
     check_file(path, meta, SERIES)
     columns = parquet.read(path / SERIES, ("labels", "samples", "first", "last"))
-    return meta, SeriesRows([bytes(key) for key in columns["labels"]], columns["samples"], columns["first"], columns["last"])
+    return meta, SeriesRows(
+        [bytes(key) for key in columns["labels"]], columns["samples"], columns["first"], columns["last"]
+    )
 
 
 def check_file(path: Path, meta: Meta, name: str) -> None:

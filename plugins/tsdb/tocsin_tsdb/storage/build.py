@@ -61,7 +61,9 @@ class Built:
 class BlockBuilder:
     """Writes blocks into a directory; a block appears there by one rename when all its files are on disk."""
 
-    def __init__(self, directory: Path, parquet: Parquet, key_of: Callable[[int], bytes], rows_per_file: int = ROWS_PER_FILE) -> None:
+    def __init__(
+        self, directory: Path, parquet: Parquet, key_of: Callable[[int], bytes], rows_per_file: int = ROWS_PER_FILE
+    ) -> None:
         self._directory = directory
         self._parquet = parquet
         self._key_of = key_of

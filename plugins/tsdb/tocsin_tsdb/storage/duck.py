@@ -68,9 +68,9 @@ class Parquet:
     def read_rows(
         self, path: Path, columns: tuple[str, ...], refs: npt.NDArray[np.int32], starts: tuple[int, int], limit: int
     ) -> dict[str, npt.NDArray[Any]]:
-        """Return the rows of ascending `refs` whose chunk starts within [starts[0], starts[1]], at most limit of them, in file order.
+        """Return the rows of ascending `refs` whose chunk starts within [starts[0], starts[1]], in file order.
 
-        Raises CorruptBlock.
+        At most `limit` rows are read. Raises CorruptBlock.
         """
         low, high = int(refs[0]), int(refs[-1])
         where = f"WHERE ref BETWEEN {low} AND {high} AND start BETWEEN {starts[0]} AND {starts[1]}"
@@ -91,7 +91,12 @@ class Parquet:
         query = f"SELECT {', '.join(columns)} FROM read_parquet({_text(path)}) {tail}"  # noqa: S608 - our own names
         try:
             rows = cursor.execute(query).fetchnumpy()
-        except (duckdb.IOException, duckdb.InvalidInputException, duckdb.BinderException, duckdb.SerializationException) as error:
+        except (
+            duckdb.IOException,
+            duckdb.InvalidInputException,
+            duckdb.BinderException,
+            duckdb.SerializationException,
+        ) as error:
             raise CorruptBlock(f"{path.parent.name}/{path.name}: {error}") from error
         finally:
             cursor.close()

@@ -7,17 +7,17 @@ class StoreError(Exception):
     """Base of the store's own errors; `str()` is the message for the user."""
 
 
-class MalformedWrite(StoreError):  # noqa: N818 - the field's term
+class MalformedWrite(StoreError):
     """The bytes of a write request do not parse; nothing of the request was stored."""
 
 
-class CommitFailed(StoreError):  # noqa: N818 - the field's term
+class CommitFailed(StoreError):
     """The samples could not be made durable (disk full, input/output error); nothing of the request was stored."""
 
 
-class StoreUnusable(StoreError):  # noqa: N818 - the field's term
+class StoreUnusable(StoreError):
     """The data directory cannot be used: locked by another process, read-only, not a directory."""
 
 
-class CorruptBlock(StoreError):  # noqa: N818 - the field's term
+class CorruptBlock(StoreError):
     """A block on disk is torn or altered."""

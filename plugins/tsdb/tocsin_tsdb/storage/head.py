@@ -197,7 +197,11 @@ class Head:
             counts = np.bincount(verdicts[at : at + len(pending.sids)], minlength=6).tolist()
             at += len(pending.sids)
             outcome = pending.outcome
-            outcome.late, outcome.duplicates, outcome.conflicts = counts[OUT_OF_ORDER], counts[DUPLICATE], counts[CONFLICT]
+            outcome.late, outcome.duplicates, outcome.conflicts = (
+                counts[OUT_OF_ORDER],
+                counts[DUPLICATE],
+                counts[CONFLICT],
+            )
             outcome.too_old, outcome.out_of_bounds = counts[TOO_OLD], counts[OUT_OF_BOUNDS]
             outcome.stored = counts[IN_ORDER] + counts[OUT_OF_ORDER]
         total = np.bincount(verdicts, minlength=6).tolist()

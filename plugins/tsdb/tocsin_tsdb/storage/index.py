@@ -218,4 +218,6 @@ class SeriesIndex:
     def cardinalities(self) -> dict[str, dict[str, int]]:
         """Return label name -> value -> number of series."""
         with self._lock:
-            return {name: {value: len(sids) for value, sids in values.items()} for name, values in self._postings.items()}
+            return {
+                name: {value: len(sids) for value, sids in values.items()} for name, values in self._postings.items()
+            }

@@ -67,4 +67,5 @@ class MatcherEvaluator:
         size = int(max(found.max(initial=-1), hits.max(initial=-1))) + 1
         mask = np.zeros(size, bool)
         mask[hits] = True
-        return found[mask[found] != keep_absent]
+        kept: Int32Array = found[mask[found] != keep_absent]
+        return kept

@@ -73,7 +73,14 @@ class _State:
 
 def _fresh(runs: tuple[Run, ...], samples: int, min_time: int, max_time: int, room: int) -> _State:
     return _State(
-        runs, np.empty(room, np.int32), np.empty(room, np.int64), np.empty(room, np.float64), 0, samples, min_time, max_time
+        runs,
+        np.empty(room, np.int32),
+        np.empty(room, np.int64),
+        np.empty(room, np.float64),
+        0,
+        samples,
+        min_time,
+        max_time,
     )
 
 
@@ -127,9 +134,7 @@ class Memtable:
             run = Run.of(state.sids, state.times, state.values)
             self._state = _fresh((*state.runs, run), samples, oldest, newest, self._tail_room)
         else:
-            self._state = _State(
-                state.runs, state.sids, state.times, state.values, filled, samples, oldest, newest
-            )
+            self._state = _State(state.runs, state.sids, state.times, state.values, filled, samples, oldest, newest)
 
     def pieces(self, wanted: Int32Array, start: int, end: int) -> Iterator[Piece]:
         """Yield the samples of the wanted series (ascending ids) in [start, end], oldest arrival first."""

@@ -9,16 +9,32 @@ _COUNTERS = {
     "series_removed": ("prometheus_tsdb_head_series_removed", "Series removed from the index.", ()),
     "appended": ("prometheus_tsdb_head_samples_appended", "Samples stored.", ("type",)),
     "late": ("prometheus_tsdb_head_out_of_order_samples_appended", "Late samples stored.", ()),
-    "out_of_order": ("prometheus_tsdb_out_of_order_samples", "Samples refused as out of order without a window.", ("type",)),
+    "out_of_order": (
+        "prometheus_tsdb_out_of_order_samples",
+        "Samples refused as out of order without a window.",
+        ("type",),
+    ),
     "too_old": ("prometheus_tsdb_too_old_samples", "Samples refused as older than the out-of-order window.", ("type",)),
-    "out_of_bounds": ("prometheus_tsdb_out_of_bound_samples", "Samples refused as too far in the future or past.", ("type",)),
+    "out_of_bounds": (
+        "prometheus_tsdb_out_of_bound_samples",
+        "Samples refused as too far in the future or past.",
+        ("type",),
+    ),
     "conflicts": ("svc_tsdb_conflicting_samples", "Samples refused: same series and time, another value.", ()),
     "duplicates": ("svc_tsdb_duplicate_samples", "Samples that were stored already, with the same value.", ()),
     "invalid": ("svc_tsdb_invalid_samples", "Samples refused: empty, repeated or unreadable labels.", ()),
-    "ignored": ("svc_tsdb_ignored_histograms_and_exemplars", "Native histograms and exemplars in writes; not stored.", ()),
+    "ignored": (
+        "svc_tsdb_ignored_histograms_and_exemplars",
+        "Native histograms and exemplars in writes; not stored.",
+        (),
+    ),
     "merged_away": ("svc_tsdb_merged_duplicates", "Repeated timestamps dropped when blocks were written.", ()),
     "chunks_created": ("prometheus_tsdb_head_chunks_created", "Sorted runs created in the head.", ()),
-    "write_failures": ("svc_tsdb_commit_failures", "Write requests refused because they could not be made durable.", ()),
+    "write_failures": (
+        "svc_tsdb_commit_failures",
+        "Write requests refused because they could not be made durable.",
+        (),
+    ),
     "wal_corruptions": ("prometheus_tsdb_wal_corruptions", "Torn or altered log segments found.", ()),
     "block_corruptions": ("svc_tsdb_block_corruptions", "Torn or altered blocks found and set aside.", ()),
     "compactions_triggered": ("prometheus_tsdb_compactions_triggered", "Compaction rounds started.", ()),
@@ -40,11 +56,17 @@ _GAUGES = {
     "retention_limit": ("prometheus_tsdb_retention_limit_bytes", "Size limit of the blocks; 0 is none."),
     "lowest_timestamp": ("prometheus_tsdb_lowest_timestamp", "Oldest sample in the store (ms)."),
     "symbol_bytes": ("prometheus_tsdb_symbol_table_size_bytes", "Bytes of labels in the index."),
-    "replay_seconds": ("prometheus_tsdb_data_replay_duration_seconds", "Time that the replay of the log took at start."),
+    "replay_seconds": (
+        "prometheus_tsdb_data_replay_duration_seconds",
+        "Time that the replay of the log took at start.",
+    ),
     "wal_segment": ("prometheus_tsdb_wal_segment_current", "Number of the log segment that is written."),
 }
 _SUMMARIES = {
-    "wal_truncate": ("prometheus_tsdb_wal_truncate_duration_seconds", "Time to delete log segments that are in blocks."),
+    "wal_truncate": (
+        "prometheus_tsdb_wal_truncate_duration_seconds",
+        "Time to delete log segments that are in blocks.",
+    ),
     "compaction_seconds": ("prometheus_tsdb_compaction_duration_seconds", "Time to write a block."),
 }
 

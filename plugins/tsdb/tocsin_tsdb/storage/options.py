@@ -13,8 +13,11 @@ BLOCK_RANGE = 2 * HOUR
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """`max_bytes` 0 means unlimited. Samples older than the newest one by more than `out_of_order_window` are refused, unless they
-    are in order for their series and at most half a block range old; samples newer than the clock by more than `future_window` always."""
+    """`max_bytes` 0 means unlimited.
+
+    Samples older than the newest one by more than `out_of_order_window` are refused, unless they are in order for their
+    series and at most half a block range old; samples newer than the clock by more than `future_window` are refused always.
+    """
 
     directory: Path
     retention: int = 15 * DAY

@@ -45,7 +45,8 @@ def expand(starts: IndexArray, counts: IndexArray) -> IndexArray:
     if total == 0:
         return np.empty(0, np.int64)
     ends = np.cumsum(counts)
-    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
+    rows: IndexArray = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
+    return rows
 
 
 def merge(pieces: Sequence[Piece], series: int) -> Merged:

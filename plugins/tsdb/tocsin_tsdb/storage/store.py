@@ -1,9 +1,9 @@
 """The time-series store: one data directory, one process.
 
-    LOCK            held while the store is open
-    wal/            log segments (see `wal`)
-    blocks/         blocks (see `block`), `blocks/corrupt/` what was set aside
-    metadata.json   what senders say about metric families
+LOCK            held while the store is open
+wal/            log segments (see `wal`)
+blocks/         blocks (see `block`), `blocks/corrupt/` what was set aside
+metadata.json   what senders say about metric families
 """
 
 from __future__ import annotations

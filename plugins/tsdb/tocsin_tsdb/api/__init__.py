@@ -1,0 +1,1 @@
+"""The Prometheus HTTP API of the store, as a WSGI application."""

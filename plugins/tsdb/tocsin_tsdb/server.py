@@ -1,0 +1,74 @@
+"""The store as a process: open, serve on a unix socket, close."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from tocsin_tsdb.api.app import create_app
+from tocsin_tsdb.api.options import MAX_BODY, ApiOptions
+from tocsin_tsdb.promql.engine import Engine
+from tocsin_tsdb.storage.maintenance import Maintenance
+from tocsin_tsdb.storage.options import StoreOptions
+from tocsin_tsdb.storage.store import Store
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS = 1024
+
+
+def serve(
+    socket_path: Path,
+    store_options: StoreOptions,
+    api_options: ApiOptions,
+    *,
+    lookback_ms: int,
+    max_samples: int,
+    stopping: threading.Event,
+    ready: Callable[[], None],
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Serve until `stopping` is set, then finish requests and close the store. Raises StoreUnusable."""
+    from waitress.server import create_server
+
+    registry = CollectorRegistry()
+    store = Store(store_options, registry, clock)
+    maintenance = Maintenance(store)
+    engine = Engine(store, lookback_ms=lookback_ms, max_samples=max_samples, timeout=api_options.query_timeout)
+    app = create_app(store, maintenance, engine, api_options, registry)
+    with contextlib.suppress(FileNotFoundError):
+        socket_path.unlink()
+    server = create_server(
+        app,
+        unix_socket=str(socket_path),
+        unix_socket_perms="600",
+        threads=2 * api_options.query_concurrency + 8,
+        connection_limit=CONNECTIONS,
+        channel_request_lookahead=1,
+        recv_bytes=1 << 18,
+        inbuf_overflow=MAX_BODY,
+        max_request_body_size=MAX_BODY + 1,
+        asyncore_use_poll=True,
+        clear_untrusted_proxy_headers=False,
+        ident="",
+    )
+    maintenance.start()
+    loop = threading.Thread(target=server.run, name="tsdb-http", daemon=True)
+    loop.start()
+    log.info("the embedded store serves %s", store_options.directory)
+    ready()
+    try:
+        stopping.wait()
+    finally:
+        server.close()
+        server.task_dispatcher.shutdown()
+        maintenance.stop()
+        store.close()
+        with contextlib.suppress(FileNotFoundError):
+            socket_path.unlink()
