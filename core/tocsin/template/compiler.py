@@ -191,7 +191,7 @@ class _Items:
         after_body, self.context = self.context, start
         orelse = self.sequence(node.orelse or ())
         self._join(node, after_body, self.context)
-        place = self.expressions.place(node.pipe.commands[-1])
+        place = self.expressions.place(node.pipe.commands[-1].args[-1])
         slots = [variable.slot for variable in node.pipe.variables]
         cost = _weight(node.body)
 
@@ -214,7 +214,7 @@ class _Items:
     def _call(self, node: nodes.Call) -> Step:
         place = self.expressions.place(node)
         argument: Expression = self.expressions.pipeline(node.pipe) if node.pipe else _no_value
-        found = self.compiler.named(node.name, html_context.before_action(self.context))
+        found = self.compiler.named(node.name, self.context)
         if found is None:
 
             def missing(run: Run, dot: Any) -> int:

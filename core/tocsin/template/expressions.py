@@ -142,7 +142,7 @@ class Expressions:
             return self._extra(head.name, args, self.place(command))
         complaint = _count_complaint(function, len(args))
         if complaint:
-            return _raiser(self.place(head), complaint)
+            return _raiser(self.place(head), complaint, final)
         if function.name in ("and", "or"):
             return _short_circuit(function.name == "or", args)
         places = [self.place(node) for node in rest]
@@ -164,10 +164,12 @@ class Expressions:
         return call
 
 
-def _raiser(place: Place, message: str) -> Expression:
-    """Code that is always wrong, but only when it is reached."""
+def _raiser(place: Place, message: str, before: Expression | None = None) -> Expression:
+    """Code that is always wrong, but only when it is reached; what is piped into it is evaluated first."""
 
     def fail(run: Run, dot: Any) -> Any:
+        if before is not None:
+            before(run, dot)
         raise place.fault(message)
 
     return fail

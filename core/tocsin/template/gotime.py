@@ -104,7 +104,7 @@ def from_seconds(seconds: float, zone: tzinfo) -> Time:
     if not -1e12 < seconds < 1e12:
         raise CallError(f"time is out of range: {seconds} seconds")
     whole = int(seconds // 1)
-    rest = 0 if isinstance(seconds, int) else round((seconds - whole) * 1e9)
+    rest = 0 if isinstance(seconds, int) else round((seconds - whole) * 1e6) * 1000
     return Time(whole * _SECOND + rest, zone)
 
 

@@ -27,16 +27,15 @@ class _Spec:
     named: bool = False  # %+v: struct fields with their names
     quoted: bool = False  # %#v: text in quotes
 
-    def pad(self, text: str, numeric: bool = False) -> str:
-        missing = (self.width or 0) - len(text)
+    def pad(self, text: str, sign: str = "", zeros: bool = True) -> str:
+        missing = (self.width or 0) - len(sign) - len(text)
         if missing <= 0:
-            return text
+            return sign + text
         if "-" in self.flags:
-            return text + " " * missing
-        if "0" in self.flags and numeric:
-            sign = text[:1] if text[:1] in ("+", "-", " ") else ""
-            return sign + "0" * missing + text[len(sign) :]
-        return " " * missing + text
+            return sign + text + " " * missing
+        if "0" in self.flags and zeros:
+            return sign + "0" * missing + text
+        return " " * missing + sign + text
 
 
 class _Formatter:
@@ -168,11 +167,13 @@ def format_value(value: Any, spec: _Spec, depth: int) -> str:
     """One value under one directive."""
     verb = spec.verb
     if verb == "T":
-        return spec.pad(type_name(value))
+        return spec.pad("<nil>" if value is None else type_name(value))
     if value is None or value is NO_VALUE:
+        if depth:
+            return "<nil>"
         return spec.pad("<nil>") if verb == "v" else f"%!{verb}(<nil>)"
     if isinstance(value, bool):
-        return spec.pad("true" if value else "false") if verb in "tv" else _bad(value, verb)
+        return spec.pad("true" if value else "false") if verb in "tv" else _bad_padded(value, spec)
     if isinstance(value, int) and not (verb in "vs" and value.__class__ is not int):
         return _integer(value, spec)
     if isinstance(value, float):
@@ -240,7 +241,7 @@ def _integer(value: int, spec: _Spec) -> str:
             digits = "0o" + digits
         elif "#" in spec.flags and verb in _PREFIXES:
             digits = _PREFIXES[verb] + digits
-        return spec.pad(_sign(value < 0, spec) + digits, numeric=spec.precision is None)
+        return spec.pad(digits, _sign(value < 0, spec), zeros=spec.precision is None)
     char = chr(value) if 0 <= value <= 0x10FFFF and not 0xD800 <= value < 0xE000 else "�"
     if verb == "c":
         return spec.pad(char)
@@ -266,19 +267,26 @@ def _bad_padded(value: Any, spec: _Spec) -> str:
 
 def _float(value: float, spec: _Spec) -> str:
     verb = spec.verb
-    if verb not in "vgGfFeE":
+    if verb not in "vgGfFeExX":
         return _bad_padded(value, spec)
-    odd = special(value, plus=False)
+    odd = special(value)
     if odd is not None:
-        sign = "+" if value > 0 and (verb == "v" or "+" in spec.flags) else ""
-        return _Spec(spec.flags.replace("0", ""), spec.width).pad(sign + odd)
+        if odd == "NaN":
+            return spec.pad(odd, _sign(False, spec), zeros=False)
+        sign = " " if odd[0] == "+" and " " in spec.flags and "+" not in spec.flags else odd[0]
+        return spec.pad(odd[1:], sign, zeros=False)
     text = _float_digits(abs(value), verb, spec.precision)
     negative = value < 0 or (value == 0 and str(value)[0] == "-")
-    return spec.pad(_sign(negative, spec) + text, numeric=True)
+    return spec.pad(text, _sign(negative, spec))
 
 
 def _float_digits(value: float, verb: str, precision: int | None) -> str:
     lower = verb.lower()
+    if lower == "x":
+        # Hexadecimal: the shortest mantissa and an exponent of at least two digits; precision is not applied.
+        mantissa, _, power = value.hex().partition("p")
+        text = f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}p{power[0]}{power[1:]:0>2}"
+        return text.upper() if verb == "X" else text
     if lower in "vg" and precision is None:
         # Without a precision %g and %v print the shortest text.
         text = shortest(value)

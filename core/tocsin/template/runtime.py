@@ -9,7 +9,7 @@ from .errors import LimitError, Limits, Reason, TemplateError, locate
 from .nodes import Node
 from .values import NO_VALUE, Function, Record, check_argument, type_name
 
-SIZED: frozenset[type] = frozenset((str, bytes, list, tuple, dict))
+_SIZED = (str, bytes, list, tuple, dict)
 _STEP_SIZE = 256
 
 
@@ -30,7 +30,7 @@ class Run:
         """Pay for work on these values; raises :class:`LimitError` when the allowance is used up."""
         steps = 1
         for value in values:
-            if value.__class__ in SIZED:
+            if isinstance(value, _SIZED):
                 steps += len(value) // _STEP_SIZE
         self.spend(steps)
 

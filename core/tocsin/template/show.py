@@ -121,12 +121,12 @@ def sorted_keys(mapping: dict[Any, Any]) -> list[Any]:
         return sorted(mapping, key=lambda key: (type(key).__name__, key if isinstance(key, str) else str(key)))
 
 
-def special(value: float, plus: bool = True) -> str | None:
+def special(value: float) -> str | None:
     """The text of infinities and not-a-number, else ``None``."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
-        return "-Inf" if value < 0 else ("+Inf" if plus else "Inf")
+        return "-Inf" if value < 0 else "+Inf"
     return None
 
 

@@ -106,12 +106,13 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a :class:`StructType`: where it is in the data, what stands in when it is absent, and the struct
-    type of its value (or of its items, for a list)."""
+    """One field of a :class:`StructType`: where it is in the data, what stands in when it is absent, the struct
+    type of its value (or of its items, for a list), and how a value that needs more than that is made."""
 
     key: str
     zero: Any = None
     struct: StructType | None = None
+    convert: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,8 @@ class Struct(Record):
         value = self.data.get(spec.key)
         if value is None:
             return spec.zero
+        if spec.convert is not None:
+            return spec.convert(value)
         if spec.struct is None:
             return value
         if isinstance(value, list | tuple):
