@@ -13,8 +13,9 @@ PYTHON ?= $(shell for name in python3.11 python3 python3.12 python3.13; do \
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 PYTEST_ARGS ?=
 
-PROJECTS := setup.py pyproject.toml $(wildcard datasources/*/pyproject.toml writers/*/pyproject.toml plugins/*/pyproject.toml)
-COMPILED := $(wildcard core/tocsin/*/*.pyx core/tocsin/*/*.pxi core/tocsin/*/*.pxd)
+PROJECTS := setup.py pyproject.toml \
+	$(foreach kind,datasources writers plugins,$(wildcard $(kind)/*/pyproject.toml $(kind)/*/setup.py))
+COMPILED := $(shell find core datasources writers plugins -name '*.px[ydi]' 2>/dev/null)
 
 .PHONY: install install-test run test lint format clean
 .DELETE_ON_ERROR:

@@ -23,6 +23,8 @@ PARENTS = {"datasources": "datasource-", "writers": "writer-", "plugins": ""}
 PLUGIN_KINDS = ("ingest-", "channel-", "processor-", "sso-", "toolset-", "feature-")
 SINGLE_PLUGINS = ("tsdb", "webui")
 PYTHON = ">=3.11"
+PLAIN_BUILD = {"requires": ["flit_core>=3.9"], "build-backend": "flit_core.buildapi"}
+COMPILED_BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
 CHANGE_KINDS = ("breaking", "security", "feature", "fix", "docs")
 
 
@@ -105,11 +107,14 @@ def names_agree(plugin: Plugin) -> Iterator[str]:
 
 
 def project_file_is_small(plugin: Plugin) -> Iterator[str]:
-    """No tool is configured per plugin, and all are built the same way."""
+    """No tool is configured per plugin, and all are built the same way, those that compile something as core is."""
     if tables := plugin.metadata.keys() - {"build-system", "project"}:
         yield f"tables {sorted(tables)} do not belong in a plugin's project file: tools are configured at the root"
-    if plugin.metadata.get("build-system") != {"requires": ["flit_core>=3.9"], "build-backend": "flit_core.buildapi"}:
-        yield "the build system is not flit_core>=3.9"
+    compiles = bool(list((plugin.path / plugin.package).rglob("*.pyx")))
+    if plugin.metadata.get("build-system") != (COMPILED_BUILD if compiles else PLAIN_BUILD):
+        yield f"the build system is not {'that of core' if compiles else 'flit_core>=3.9'}"
+    if compiles != (plugin.path / "setup.py").exists():
+        yield "setup.py belongs to plugins that compile something, and only to them"
 
 
 def versions_are_in_step(plugin: Plugin) -> Iterator[str]:
@@ -143,7 +148,7 @@ def papers_are_there(plugin: Plugin) -> Iterator[str]:
         yield "README.md does not begin with a heading or says nothing"
     if not (plugin.path / plugin.package / "py.typed").exists():
         yield f"{plugin.package}/py.typed is missing"
-    if not list((plugin.path / "tests").glob("test_*.py")):
+    if not list((plugin.path / "tests").rglob("test_*.py")):
         yield "there are no tests"
 
 
@@ -347,6 +352,19 @@ def test_missing_files_are_noticed(sample: Plugin) -> None:
     (sample.path / sample.package / "py.typed").unlink()
     (sample.path / "tests/test_contract.py").unlink()
     assert list(papers_are_there(sample)) == [f"{sample.package}/py.typed is missing", "there are no tests"]
+
+
+def test_a_plugin_that_compiles_is_built_like_core(sample: Plugin) -> None:
+    (sample.path / sample.package / "_fast.pyx").write_text("")
+    assert list(project_file_is_small(sample)) == [
+        "the build system is not that of core",
+        "setup.py belongs to plugins that compile something, and only to them",
+    ]
+    (sample.path / "setup.py").write_text("")
+    core = (ROOT / "pyproject.toml").read_text().partition("[tool.")[0]
+    project = GOOD.partition("[project]")
+    (sample.path / "pyproject.toml").write_text(f"{core}{project[1]}{project[2]}")
+    assert list(project_file_is_small(sample)) == []
 
 
 def test_an_optional_plugin_needs_a_reason(sample: Plugin) -> None:
