@@ -171,7 +171,13 @@ def test_a_missing_program_skips_locally_and_fails_in_ci(
 def test_tests_can_be_chosen_by_the_component_they_use(guarded: pytest.Pytester) -> None:
     guarded.makepyfile(
         """
+        import pytest
+
+        @pytest.fixture(params=["embedded", "redis"])
+        def cache(request): pass
+
         def test_plain(): pass
+        def test_parameter(cache): pass
         def test_direct(redis_server): pass
         def test_database(database): pass
         """
@@ -179,7 +185,12 @@ def test_tests_can_be_chosen_by_the_component_they_use(guarded: pytest.Pytester)
     options = ["--collect-only", "-q", "-p", "no:randomly", "-p", "no:xdist"]
     chosen = guarded.runpytest_subprocess(*options, "--component", "redis_server", "--component", "mariadb_server")
     chosen.stdout.fnmatch_lines(
-        ["*::test_direct", "*::test_database[[]mysql[]]", "*2/5 tests collected (3 deselected)*"]
+        [
+            "*::test_parameter[[]redis[]]",
+            "*::test_direct",
+            "*::test_database[[]mysql[]]",
+            "*3/7 tests collected (4 deselected)*",
+        ]
     )
     unknown = guarded.runpytest_subprocess(*options, "--component", "oracle")
     unknown.stderr.fnmatch_lines(["*--component: unknown [[]'oracle'[]], expected one of *"])

@@ -32,7 +32,8 @@ from tocsin.plugin.testkit.components.programs import Nginx, Prometheus, Redis, 
 from tocsin.plugin.testkit.components.sink import HttpSink
 
 DATABASE_KINDS: tuple[DatabaseKind, ...] = ("sqlite", "mysql", "postgres")
-SERVERS = {"mysql": "mariadb_server", "postgres": "postgres_server"}
+SERVERS = {"mysql": "mariadb_server", "postgres": "postgres_server", "redis": "redis_server"}
+"""The fixture behind a parameter with this value; tests get it by `request.getfixturevalue`."""
 
 
 P = TypeVar("P", bound=Program)
@@ -50,11 +51,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def components_of(item: pytest.Item) -> set[str]:
-    """Return the component fixtures that a test uses, the server behind its `database` included."""
+    """Return the component fixtures that a test uses: by name, or through a parameter like `mysql` or `redis`."""
     names = set(getattr(item, "fixturenames", ())) & COMPONENTS
     callspec = getattr(item, "callspec", None)
-    server = SERVERS.get(str(callspec.params.get("database"))) if callspec else None
-    return names | {server} if server else names
+    parameters = callspec.params.values() if callspec else ()
+    return names | {SERVERS[value] for value in parameters if isinstance(value, str) and value in SERVERS}
 
 
 @pytest.hookimpl(tryfirst=True)
