@@ -6,7 +6,10 @@ from importlib import import_module
 
 from tocsin.plugin import Feature
 
-CAPABILITIES: tuple[str, ...] = ("tocsin.web",)
+CAPABILITIES: tuple[str, ...] = (
+    "tocsin.mcp",
+    "tocsin.web",
+)
 """Packages of core that have a module ``feature`` with an instance ``FEATURE``."""
 
 

@@ -21,11 +21,13 @@ class ApiCall:
 class Tool:
     """One tool.
 
-    ``input_schema`` is a JSON Schema of type object; arguments are checked against it before ``call`` turns them into
-    a page-API call (raise ``ValueError`` for arguments that no schema can refuse).  ``shape`` may condense the answer.
+    ``input_schema`` is a JSON Schema of type object; types and required names are checked before ``call`` turns the
+    arguments into a page-API call (raise ``ValueError`` for arguments that no schema can refuse).  ``shape`` may
+    condense the answer's ``dat``; it gets the arguments too.
     """
 
     name: str
+    title: str
     description: str
     call: Callable[[Mapping[str, Any]], ApiCall]
     input_schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
