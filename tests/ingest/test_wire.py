@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.ingest import interface
-from tocsin.ingest.interface import MAX_CACHED_LABELS, MAX_DEBUG_SERIES, Chunk, Verdict
+from tocsin.ingest.interface import MAX_CACHED_LABELS, MAX_DEBUG_SERIES, Verdict
 from tocsin.ingest.wire import choose
 from tocsin.ingest.wire import wire as chosen
 
@@ -101,6 +101,7 @@ def test_exemplars_histograms_and_metadata_survive(wire, same, pb, make_series, 
     histogram.positive_spans.add(offset=-3, length=2)
     body = make_body(series, metadata=[pb.Metadata(type=1, metric_family_name="x", help="h", unit="s")])
     result = rewrite(wire, body, same)
+    assert result.chunks[0].samples == 2
     assert read_chunk(data(result)) == [series]
     [metadata] = pb.WriteRequest.FromString(result.metadata).metadata
     assert (metadata.metric_family_name, metadata.help, result.metadata_count) == ("x", "h", 1)
@@ -110,6 +111,7 @@ def test_cut_into_chunks(wire, same, make_series, make_body):
     body = make_body(*(make_series(a=str(n)) for n in range(7)))
     result = rewrite(wire, body, same, None, 3)
     assert [chunk.series for chunk in result.chunks] == [3, 3, 1]
+    assert [chunk.samples for chunk in result.chunks] == [3, 3, 1]
     assert data(result) == body
 
 
@@ -269,8 +271,8 @@ def test_any_change_of_labels(wire, make_series, make_body, read_chunk, change):
 def test_skip(wire, make_series, make_body):
     parts = [make_body(make_series(a=str(n))) for n in range(3)]
     chunk = b"".join(parts)
-    assert wire.skip(chunk, 0, 2) == len(parts[0] + parts[1])
-    assert wire.skip(chunk, len(parts[0]), 2) == len(chunk)
+    assert wire.skip(chunk, 0, 2) == (len(parts[0] + parts[1]), 2)
+    assert wire.skip(chunk, len(parts[0]), 2) == (len(chunk), 2)
     with pytest.raises(interface.TruncatedError):
         wire.skip(chunk, 0, 4)
 
@@ -309,7 +311,3 @@ def test_required_twin_must_be_there(monkeypatch):
     assert choose({}).IMPLEMENTATION == "python"
     with pytest.raises(ImportError, match="was not built"):
         choose({"TOCSIN_REQUIRE_COMPILED": "1"})
-
-
-def test_chunk_is_a_pair():
-    assert Chunk(b"x", 1) == (b"x", 1)

@@ -27,7 +27,7 @@ def resolve(labels):
     """Change labels in a way that depends on all of them: drop, rename, append, sort."""
     ident = labels[0][1].decode(errors="replace") if labels else ""
     changed = sorted(set(labels)) if len(labels) % 2 else [*labels, (b"dc", b"x")]
-    if len(labels) > 2:
+    if len(changed) > 2:
         changed[1] = (b"ident", changed[1][1])
     return Verdict(changed, ident, "rule" if len(labels) == 4 else "", len(labels) == 1, bool(ident))
 

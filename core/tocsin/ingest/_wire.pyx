@@ -30,6 +30,7 @@ cdef struct Series:
     int64_t labels_end      # end of the labels that stand at its beginning
     bint scattered          # further labels follow later
     Field sample            # the first sample; its tag is -1 when there is none
+    int64_t samples
 
 
 cdef struct Pieces:
@@ -72,9 +73,11 @@ cdef int walk_series(const uint8_t* b, Series* s) except -1:
     s.labels_end = pos
     s.scattered = False
     s.sample.tag = -1
+    s.samples = 0
     while pos < end:
         if plain_sample(b, pos, end, &behind):
             leading = False
+            s.samples += 1
             if s.sample.tag < 0:
                 s.sample.tag = pos
                 s.sample.start = pos + 2
@@ -95,6 +98,7 @@ cdef int walk_series(const uint8_t* b, Series* s) except -1:
                 s.scattered = True
         else:
             leading = False
+            s.samples += part.number == 2 or part.number == 4
             if part.number == 2 and s.sample.tag < 0:
                 s.sample = part
     return 0
@@ -106,7 +110,7 @@ cdef class Pass:
     cdef Buffer out, labels, before, after, sample
     cdef uint8_t stamp[11]
     cdef int n_stamp
-    cdef int64_t cut, series, received, metadata_count
+    cdef int64_t cut, series, samples, received
     cdef list chunks, debug, touched, metadata
 
     def __cinit__(self, int64_t cut, server_ms):
@@ -187,7 +191,7 @@ cdef class Pass:
         p.n_sample = self.sample.size - 11 + n_head
         return 0
 
-    cdef int add(self, Pieces* p, Cuts* cuts, Decision verdict) except -1:
+    cdef int add(self, Pieces* p, int64_t samples, Cuts* cuts, Decision verdict) except -1:
         """Count a series and append it unless it is dropped."""
         cdef int64_t size, start, pos = 0, body
         cdef int i
@@ -219,6 +223,7 @@ cdef class Pass:
             self.out.size = start
             return 0
         self.series += 1
+        self.samples += samples
         if self.series == self.cut:
             self.flush()
         return 0
@@ -226,8 +231,9 @@ cdef class Pass:
     cdef int flush(self) except -1:
         """Close the current chunk."""
         if self.series:
-            self.chunks.append(Chunk(PyBytes_FromStringAndSize(<char*> self.out.data, self.out.size), self.series))
-            self.out.size = self.series = 0
+            data = PyBytes_FromStringAndSize(<char*> self.out.data, self.out.size)
+            self.chunks.append(Chunk(data, self.series, self.samples))
+            self.out.size = self.series = self.samples = 0
         return 0
 
     cdef int run(self, const uint8_t* b, int64_t size, LabelCache cache) except -1:
@@ -246,7 +252,7 @@ cdef class Pass:
                 walk_series(b, &series)
                 self.split(b, &series, &pieces)
                 verdict = cache.get(b, &series.field, pieces.labels, pieces.n_labels, &cuts)
-                self.add(&pieces, &cuts, verdict)
+                self.add(&pieces, series.samples, &cuts, verdict)
             elif series.field.number == 3:
                 check_message(b, &series.field, M_METADATA)
                 self.metadata.append(PyBytes_FromStringAndSize(<char*> b + series.field.tag, pos - series.field.tag))
@@ -286,16 +292,22 @@ def skip(bytes chunk not None, int64_t offset, int64_t count):
     """See `interface.Wire.skip`."""
     cdef const uint8_t* b = <const uint8_t*> PyBytes_AS_STRING(chunk)
     cdef int64_t size = PyBytes_GET_SIZE(chunk)
-    cdef Field field
+    cdef int64_t samples = 0, pos
+    cdef Field field, part
     if offset < 0:
         raise TruncatedError(offset)
     while count > 0:
         if offset >= size:
             raise TruncatedError(offset)
         read_field(b, offset, size, &field)
+        pos = field.start
+        while pos < field.end:
+            read_field(b, pos, field.end, &part)
+            pos = part.end
+            samples += part.number == 2 or part.number == 4
         offset = field.end
         count -= 1
-    return offset
+    return offset, samples
 
 
 # --- encoding for other protocols -----------------------------------------------------------------------------------

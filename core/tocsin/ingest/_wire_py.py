@@ -45,6 +45,9 @@ from tocsin.ingest.messages import (
 
 IMPLEMENTATION = "python"
 
+# Fields of a series that count as samples: floats and histograms.
+_SAMPLES = (2, 4)
+
 # Metric types whose series carry a suffix that the name of the metric family lacks.
 _SUFFIXED_TYPES = (3, 4, 5)
 _SUFFIXES = (b"_bucket", b"_count", b"_sum")
@@ -241,15 +244,17 @@ class LabelCache:
 class _Series:
     """One series of a body, valid except for its labels, cut into what is replaced and what is not."""
 
-    __slots__ = ("after", "before", "end", "labels", "sample", "start", "tag")
+    __slots__ = ("after", "before", "end", "labels", "sample", "samples", "start", "tag")
 
     def __init__(self, body: bytes, field: _Field) -> None:
         self.tag, self.start, self.end = field.tag, field.start, field.end
         self.sample: _Field | None = None
+        self.samples = 0
         labels, before, after = bytearray(), bytearray(), bytearray()
         for part in _fields(body, field.start, field.end):
             if part.number in SERIES:
                 _check(body, part, SERIES[part.number])
+            self.samples += part.number in _SAMPLES
             if part.number == 1:
                 labels += body[part.tag : part.end]
             elif part.number == 2 and self.sample is None:
@@ -277,14 +282,14 @@ class _Output:
         self.cut = cut
         self.chunks: list[Chunk] = []
         self.part = bytearray()
-        self.series = self.received = self.metadata_count = 0
+        self.series = self.samples = self.received = self.metadata_count = 0
         self.dropped: dict[str, int] = {}
         self.idents: dict[str, int] = {}
         self.registered: set[str] = set()
         self.debug: list[bytes] = []
         self.metadata = bytearray()
 
-    def add(self, message: bytes, verdict: Verdict) -> None:
+    def add(self, message: bytes, samples: int, verdict: Verdict) -> None:
         """Count a series and keep it unless its verdict is to drop it."""
         self.received += 1
         if verdict.ident:
@@ -298,14 +303,15 @@ class _Output:
             return
         self.part += _field(b"\x0a", message)
         self.series += 1
+        self.samples += samples
         if self.series == self.cut:
             self.flush()
 
     def flush(self) -> None:
         """Close the current chunk."""
         if self.series:
-            self.chunks.append(Chunk(bytes(self.part), self.series))
-            self.part, self.series = bytearray(), 0
+            self.chunks.append(Chunk(bytes(self.part), self.series, self.samples))
+            self.part, self.series, self.samples = bytearray(), 0, 0
 
     def result(self) -> Rewritten:
         """Close the last chunk and return the outcome."""
@@ -326,7 +332,7 @@ def rewrite(body: bytes, cache: LabelCache, server_ms: int | None = None, cut: i
                     raise WireTypeError(field.tag)
                 series = _Series(body, field)
                 entry = cache._get(body, series)
-                out.add(series.encode(body, entry.encoded, server_ms), entry.verdict)
+                out.add(series.encode(body, entry.encoded, server_ms), series.samples, entry.verdict)
             elif field.number == 3:
                 _check(body, field, METADATA)
                 out.metadata += body[field.tag : field.end]
@@ -336,13 +342,16 @@ def rewrite(body: bytes, cache: LabelCache, server_ms: int | None = None, cut: i
     return out.result()
 
 
-def skip(chunk: bytes, offset: int, count: int) -> int:
+def skip(chunk: bytes, offset: int, count: int) -> tuple[int, int]:
     """See `interface.Wire.skip`."""
+    samples = 0
     for _ in range(count):
         if offset >= len(chunk):
             raise TruncatedError(offset)
-        offset = _Field(chunk, offset, len(chunk)).end
-    return offset
+        entry = _Field(chunk, offset, len(chunk))
+        samples += sum(part.number in _SAMPLES for part in _fields(chunk, entry.start, entry.end))
+        offset = entry.end
+    return offset, samples
 
 
 # --- remote write 2.0 -----------------------------------------------------------------------------------------------

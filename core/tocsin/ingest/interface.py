@@ -138,10 +138,11 @@ class CacheStats(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Encoded series."""
+    """Encoded series, how many they are, and how many samples and histograms they carry."""
 
     data: bytes
     series: int
+    samples: int
 
 
 class Rewritten(NamedTuple):
@@ -206,8 +207,8 @@ class Wire(Protocol):
         :raises WireError: the body is malformed or expands beyond the limit.
         """
 
-    def skip(self, chunk: bytes, offset: int, count: int) -> int:
-        """Return the offset behind `count` entries of a chunk that start at `offset`.
+    def skip(self, chunk: bytes, offset: int, count: int) -> tuple[int, int]:
+        """Return the offset behind `count` entries of a chunk that start at `offset`, and the samples in these.
 
         :raises WireError: the chunk ends before.
         """
