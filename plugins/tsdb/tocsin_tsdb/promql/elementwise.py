@@ -50,9 +50,9 @@ def round_to(values: Float64Array, nearest: Float64Array) -> Float64Array:
 
 
 def clamp(values: Float64Array, low: Float64Array, high: Float64Array) -> Float64Array:
-    """Limit values to [low, high]; NaN anywhere gives NaN."""
-    result: Float64Array = np.maximum(low, np.minimum(high, values))
-    return result
+    """Limit values to [low, high]. NaN wins over numbers, but -Inf over NaN from above and +Inf from below, as in Go."""
+    least = np.where((high == -np.inf) | (values == -np.inf), -np.inf, np.minimum(high, values))
+    return np.where((low == np.inf) | (least == np.inf), np.inf, np.maximum(low, least))
 
 
 def _seconds(values: Float64Array) -> np.ndarray[tuple[int, ...], np.dtype[np.datetime64]]:

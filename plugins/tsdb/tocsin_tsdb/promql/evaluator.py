@@ -141,7 +141,8 @@ def _aggregate(ev: Evaluation, node: nodes.Aggregate) -> Value:
             assert isinstance(parameter, Text)
             if not parameter.value:
                 raise ExecutionError(f'invalid label name "{parameter.value}"')
-            return count_values(vector, groups, parameter.value)
+            dropped = node.without and parameter.value in node.grouping
+            return count_values(vector, groups, parameter.value, drop_label=dropped)
         case "quantile":
             assert node.param is not None
             ev.notes.warn_about_quantiles(node.param, numbers)

@@ -153,7 +153,7 @@ class _Lexer:
             self._emit(":", self.pos + 1)
         elif word := _WORD.match(self.query, self.pos):
             self._word(word.group(), word.end())
-        elif char in "()[]{}":
+        elif char in "()[]{":
             self._bracket(char)
         elif char == "=" and following == "~":
             raise self._error("unexpected character after '=': '~'")
@@ -188,10 +188,8 @@ class _Lexer:
             if not self.in_bracket:
                 raise self._error(f"unexpected right bracket {_rune(char)}")
             self.in_bracket = False
-        elif char == "{":
-            self.in_braces = True
         else:
-            raise self._error(f"unexpected right brace {_rune(char)}")
+            self.in_braces = True
         self._emit(char, self.pos + 1)
 
     def _inside_braces(self) -> None:

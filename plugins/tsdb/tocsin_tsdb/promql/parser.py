@@ -53,6 +53,7 @@ class _Parser:
         self.tokens = tokenize(query)
         self.index = 0
         self.depth = 0
+        self.open_aggregations = 0
 
     # Tokens
 
@@ -69,6 +70,7 @@ class _Parser:
         return self.token.kind in kinds
 
     def _unexpected(self, context: str = "", expected: str = "") -> ParseError:
+        context = context or ("aggregation" if self.open_aggregations else "")
         message = f"unexpected {self.token.describe()}"
         message += f" in {context}" if context else ""
         message += f", expected {expected}" if expected else ""
@@ -236,9 +238,11 @@ class _Parser:
         if self._at("by", "without"):
             without = self._advance().kind == "without"
             grouping = self._label_list()
+        self.open_aggregations += 1
         if not self._at("("):
-            raise self._unexpected("aggregation")
+            raise self._unexpected()
         args = self._arguments()
+        self.open_aggregations -= 1
         if grouping is None and self._at("by", "without"):
             without = self._advance().kind == "without"
             grouping = self._label_list()

@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from .frames import Frame, make_labels, merge_same_labels
+from .frames import Frame, make_labels
 from .grouping import Groups
 from .interface import BoolArray, Float64Array, Int64Array, Labels
 from .numbers import format_decimal
@@ -62,18 +62,21 @@ def _share(labels: Labels) -> float:
     return int.from_bytes(digest, "big") / _HASH_RANGE
 
 
-def count_values(frame: Frame, groups: Groups, label: str) -> Frame:
-    """Count equal values per group and step; the value becomes a label."""
+def count_values(frame: Frame, groups: Groups, label: str, *, drop_label: bool = False) -> Frame:
+    """Count equal values per group and step; the value becomes a label (unless the grouping drops that label)."""
     rows, steps = np.nonzero(frame.present)
     values = frame.values[rows, steps]
     distinct, inverse = np.unique(values, return_inverse=True)
-    code = groups.ids[rows] * max(1, len(distinct)) + inverse
-    codes, series = np.unique(code, return_inverse=True)
-    counts = np.zeros((len(codes), frame.steps))
-    np.add.at(counts, (series, steps), 1.0)
-    texts = [format_decimal(value) for value in distinct.tolist()]
-    labels = [_with_value(groups.keys[each // len(distinct)], label, texts[each % len(distinct)]) for each in codes]
-    return merge_same_labels(labels, counts, counts > 0)
+    codes, series = np.unique(groups.ids[rows] * max(1, len(distinct)) + inverse, return_inverse=True)
+    texts = ["" if drop_label else format_decimal(value) for value in distinct.tolist()]
+    places: dict[Labels, int] = {}
+    target = np.empty(len(codes), dtype=np.int64)
+    for index, code in enumerate(codes.tolist()):
+        labels = _with_value(groups.keys[code // len(distinct)], label, texts[code % len(distinct)])
+        target[index] = places.setdefault(labels, len(places))
+    counts = np.zeros((len(places), frame.steps))
+    np.add.at(counts, (target[series], steps), 1.0)
+    return Frame(list(places), counts, counts > 0)
 
 
 def _with_value(labels: Labels, name: str, value: str) -> Labels:

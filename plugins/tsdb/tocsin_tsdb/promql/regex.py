@@ -12,11 +12,20 @@ from typing import Protocol
 
 import re2
 
-from .durations import quote
 from .interface import Matcher
 
 _MAX_PROGRAM_BYTES = 8 << 20
 _MAX_PATTERN_CHARS = 65_536
+_GO_WORDING = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "trailing \\": "trailing backslash at end of expression",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
 _LITERAL_SPECIALS = frozenset("\\.+*?()|[]{}^$")
 
 
@@ -51,10 +60,16 @@ def compile_regex(pattern: str) -> Regex:
     try:
         compiled: Regex = re2.compile(pattern, options)
     except re2.error as problem:
-        detail = problem.args[0] if problem.args else ""
-        text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
-        raise ValueError(f"error parsing regexp: {text}: {quote(pattern)}") from None
+        raise ValueError(_explain(problem, pattern)) from None
     return compiled
+
+
+def _explain(problem: Exception, pattern: str) -> str:
+    """Word a compiler's complaint (`what: where`) as Go does."""
+    detail = problem.args[0] if problem.args else ""
+    text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
+    what, _, where = text.partition(": ")
+    return f"error parsing regexp: {_GO_WORDING.get(what, what)}: `{where or pattern}`"
 
 
 def predicate(matcher: Matcher) -> Callable[[str], bool]:

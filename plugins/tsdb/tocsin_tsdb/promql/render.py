@@ -74,10 +74,10 @@ def _vector(value: Vector) -> list[bytes]:
 
 def _matrix(value: Matrix) -> list[bytes]:
     times = _time_prefixes(value.timestamps)
-    full: list[bool] = value.present.all(axis=1).tolist()
+    counts = np.count_nonzero(value.present, axis=1).tolist()
     out = []
     for row, labels in enumerate(value.labels):
-        if full[row]:
+        if counts[row] == len(times):
             out.append(_series(labels, times, value.values[row]))
         else:
             there = value.present[row]
