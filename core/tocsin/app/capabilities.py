@@ -7,6 +7,7 @@ from importlib import import_module
 from tocsin.plugin import Feature
 
 CAPABILITIES: tuple[str, ...] = (
+    "tocsin.access",
     "tocsin.mcp",
     "tocsin.web",
 )

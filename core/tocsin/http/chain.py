@@ -135,13 +135,21 @@ def _body(spec: Body) -> Guard:
 
 
 def _typed(spec: Body, value: Any) -> Any:
-    expected = list if spec.many else dict
-    if not isinstance(value, expected):
-        names = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
-        kind = names.get(type(value), "number")
-        wanted = f"[]{spec.name}" if spec.many else spec.name
-        raise invalid(f"json body invalid: json: cannot unmarshal {kind} into Go value of type {wanted}")
+    """Return a body of the row's type; the error for another one is worded as its compatible clients know it."""
+    wanted = f"[]{spec.name}" if spec.many else spec.name
+    if not isinstance(value, list if spec.many else dict):
+        raise _mismatch(value, wanted)
+    if spec.many and spec.schema is None:
+        for element in value:
+            if type(element) is not spec.item:
+                raise _mismatch(element, spec.name)
     return value
+
+
+def _mismatch(value: Any, wanted: str) -> ApiError:
+    names = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
+    kind = names.get(type(value), "number")
+    return invalid(f"json body invalid: json: cannot unmarshal {kind} into Go value of type {wanted}")
 
 
 def first_fault(messages: Any, path: str = "") -> str:

@@ -33,7 +33,7 @@ def answer(context: Context, response: falcon.Response, result: Any) -> None:
     if isinstance(result, Raw):
         _raw(response, result)
         return
-    body: dict[str, Any] = {"err": "", "request_id": context.request_id}
+    body: dict[str, Any] = {**context.beside, "err": "", "request_id": context.request_id}
     if result is not None:
         body = {"dat": result, **body}
     _bytes(context, response, orjson.dumps(body, default=_plain, option=_OPTIONS))
@@ -43,13 +43,14 @@ def failure(context: Context, response: falcon.Response, error: ApiError) -> Non
     """Write an error the way its surface wants it.
 
     Page and service API: status 200 and the failure envelope, the reason in ``X-Error-Code``.  Requests through a path
-    alias, and everything outside the two APIs: the error's own status and its text.  A failed basic auth is always 401.
+    alias, and everything outside the two APIs: the error's own status and its text (an error whose own status is 200
+    keeps the envelope).  A failed basic auth is always 401.
     """
     message = translate(error.message, context.language)
     response.set_header("X-Error-Code", error.code)
     for name, value in error.headers.items():
         response.set_header(name, value)
-    enveloped = context.route.surface is not Surface.ROOT and not context.aliased
+    enveloped = context.route.surface is not Surface.ROOT and (not context.aliased or error.status == 200)
     if enveloped and "WWW-Authenticate" not in error.headers:
         body = {"err": message, "request_id": context.request_id}
         _bytes(context, response, orjson.dumps(body))

@@ -35,13 +35,15 @@ class Body:
     """What a route accepts as JSON body.
 
     ``schema`` checks one object (``None`` accepts any object); ``many`` asks for an array of them; ``name`` is how
-    the element is called in the error for a body that is no array.
+    the element is called in the error for a body that is no array.  ``item`` is the type of the elements of an array
+    without schema (``str`` for an array of texts).
     """
 
     schema: type[Schema] | None = None
     many: bool = False
     name: str = "object"
     optional: bool = False
+    item: type = dict
 
 
 @dataclass(frozen=True)

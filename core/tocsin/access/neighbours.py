@@ -1,0 +1,56 @@
+"""What other capabilities tell this one about business groups, so that it needs to know none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from tocsin.access.refusals import taken
+
+
+class GroupHooks:
+    """Takes part in the removal of a business group; other capabilities register in their ``setup``."""
+
+    def __init__(self) -> None:
+        self._owned: list[tuple[int, str, Callable[[int], int]]] = []
+        self._drops: list[Callable[[int], Any]] = []
+
+    def refuse_while(self, what: str, order: int, count: Callable[[int], int]) -> None:
+        """Keep a group as long as ``count(group_id)`` is not 0; ``what`` is for the message, like ``alert rules``.
+
+        ``order`` says which refusal comes first: 1 alert rules, 2 mutes, 3 subscribes, 4 boards, 5 targets,
+        6 recording rules, 7 job templates.
+        """
+        self._owned.append((order, what, count))
+
+    def delete_with(self, drop: Callable[[int], Any]) -> None:
+        """Call ``drop(group_id)`` inside the transaction that removes a group."""
+        self._drops.append(drop)
+
+    def check_empty(self, group_id: int) -> None:
+        """Raise ``conflict`` naming the first kind of object that the group still owns."""
+        for _, what, count in sorted(self._owned, key=lambda entry: entry[:2]):
+            if count(group_id):
+                raise taken(f"Some {what} still in the BusiGroup")
+
+    def drop(self, group_id: int) -> None:
+        """Remove what dies with the group."""
+        for drop in self._drops:
+            drop(group_id)
+
+
+class HostLookup(Protocol):
+    """What the targets capability provides about hosts (``core.provide(service, HostLookup)``)."""
+
+    def tags_of_groups(self, group_ids: Iterable[int]) -> set[str]:
+        """Return the tags (``key=value``) of the hosts in any of these groups; no ids mean all hosts."""
+
+    def groups_of_host(self, ident: str) -> list[int]:
+        """Return the ids of the groups a host is in; an unknown host is in none."""
+
+
+class ActiveEventCount(Protocol):
+    """What the events capability provides about active events (``core.provide(service, ActiveEventCount)``)."""
+
+    def active_by_group(self, group_ids: Iterable[int]) -> dict[int, int]:
+        """Return how many active events each of these groups has; groups without any are left out."""
