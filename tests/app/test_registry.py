@@ -49,7 +49,7 @@ class Nameless(Feature):
         (plugin(tocsin_features=lambda: Saved()), "describe", "expected a list"),
         (plugin(tocsin_features=lambda: [Toolset()]), "describe", "expected an instance of Feature"),
         (plugin(tocsin_features=lambda: [Nameless()]), "describe", "expected a text that is not empty"),
-        (plugin(tocsin_featurez=list), "register", "tocsin_featurez"),
+        (plugin(tocsin_featurez=lambda: [Saved()]), "register", "tocsin_featurez"),
         (plugin(TOCSIN_API=99), "register", "needs plugin API 99"),
     ],
 )

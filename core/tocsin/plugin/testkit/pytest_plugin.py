@@ -9,7 +9,7 @@ import pytest
 
 from tocsin.plugin.testkit._app import AppFactory
 
-pytest_plugins = ("tocsin.plugin.testkit.components.fixtures",)
+pytest_plugins = ("tocsin.plugin.testkit.components.fixtures", "tocsin.plugin.testkit.deployment")
 
 
 @pytest.fixture

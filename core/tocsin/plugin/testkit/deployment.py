@@ -1,0 +1,137 @@
+"""A whole deployment started from the outside: the command ``tocsin center`` with real processes and a real port."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from tocsin.plugin.testkit._app import ROOT_PASSWORD
+from tocsin.plugin.testkit.components import Process, free_port, wait_until
+
+
+class Deployment:
+    """One running installation and an HTTP client of it."""
+
+    def __init__(self, directory: Path, settings: str = "", *, process: str = "center") -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.directory = directory
+        self._token = ""
+        configs = directory / "etc"
+        configs.mkdir(parents=True)
+        head = f'[HTTP]\nHost = "127.0.0.1"\nPort = {self.port}\nWorkers = 2\nShutdownTimeout = 10\n'
+        (configs / "config.toml").write_text(head + settings)
+        environment = {"TOCSIN_ROOT_PASSWORD": ROOT_PASSWORD, "PYTHONUNBUFFERED": "1"}
+        argv = [sys.executable, "-m", "tocsin", process, "-c", str(configs)]
+        self.process = Process(f"tocsin-{process}", argv, directory=directory, environment=environment)
+        self._http = urllib3.PoolManager(retries=False, timeout=20.0)
+
+    def start(self) -> Deployment:
+        """Start the service and wait until it answers."""
+        self.process.start()
+        self.process.wait_ready(lambda: self.serves(), timeout=60)
+        return self
+
+    def serves(self) -> bool:
+        """Return whether ``/ping`` answers now."""
+        try:
+            return self._http.request("GET", self.url + "/ping", timeout=2.0).data == b"pong"
+        except urllib3.exceptions.HTTPError:
+            return False
+
+    def stop(self) -> int | None:
+        """Stop the service as an operator would and return its exit code."""
+        try:
+            return self.process.stop(grace=30)
+        finally:
+            self._http.clear()
+
+    def request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
+        """Send a request and return the urllib3 response; a dict or list goes as JSON."""
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        return self._http.request(method, self.url + path, body=data, headers=dict(headers or {}))
+
+    def api(self, method: str, path: str, body: Any = None) -> Any:
+        """Call the page API as root and return ``dat``; raise :class:`AssertionError` with the text of a failure."""
+        if not self._token:
+            login = {"username": "root", "password": ROOT_PASSWORD}
+            answer = json.loads(self.request("POST", "/api/svc/auth/login", login).data)
+            assert not answer["err"], answer["err"]
+            self._token = answer["dat"]["access_token"]
+        response = self.request(method, "/api/svc" + path, body, {"Authorization": f"Bearer {self._token}"})
+        answer = json.loads(response.data)
+        assert not answer["err"], f"{method} {path}: {answer['err']}"
+        return answer.get("dat")
+
+    def metric(self, name: str) -> float:
+        """Return the sum of all series of a metric on ``/metrics``, 0 when there is none."""
+        lines = self.request("GET", "/metrics").data.decode().splitlines()
+        values = (line.rsplit(" ", 1) for line in lines if line.startswith((name + "{", name + " ")))
+        return sum(float(value) for _, value in values)
+
+    def processes(self) -> dict[str, list[int]]:
+        """Return the living processes by what they do: ``guard``, ``launcher``, ``http``, ``worker`` and so on."""
+        tree = _children_by_parent()
+        found: dict[str, list[int]] = {"guard": [self.process.pid] if self.process.alive else []}
+        names = {}
+        for line in self.process.log.read_text(errors="replace").splitlines():
+            if " started as process " in line:
+                name, _, pid = line.split(": ", 1)[1].partition(" started as process ")
+                names[int(pid)] = name
+        found["launcher"] = sorted({parent for parent, children in tree.items() if any(c in names for c in children)})
+        for pid, name in names.items():
+            if Path(f"/proc/{pid}").exists():
+                found.setdefault(name, []).append(pid)
+        found["worker"] = [child for pid in found.get("http", []) for child in tree.get(pid, [])]
+        return found
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> int:
+        """Send a signal to one process of that name and return its pid."""
+        pid = self.processes()[name][0]
+        os.kill(pid, number)
+        return pid
+
+    def until(self, check: Callable[[], bool], what: str, timeout: float = 60.0) -> None:
+        """Wait until ``check`` is true; a refused connection counts as not yet."""
+
+        def guarded() -> bool:
+            try:
+                return check()
+            except (urllib3.exceptions.HTTPError, json.JSONDecodeError) as error:
+                raise OSError(str(error)) from None
+
+        wait_until(guarded, timeout=timeout, what=what)
+
+
+def _children_by_parent() -> dict[int, list[int]]:
+    tree: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        tree.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    return tree
+
+
+@pytest.fixture
+def make_deployment(tmp_path: Path) -> Iterator[Callable[..., Deployment]]:
+    """Return a factory of running deployments: ``make_deployment(settings_toml, process="center")``."""
+    made: list[Deployment] = []
+
+    def make(settings: str = "", *, process: str = "center") -> Deployment:
+        deployment = Deployment(tmp_path / f"deployment{len(made)}", settings, process=process)
+        made.append(deployment)
+        return deployment.start()
+
+    yield make
+    for deployment in made:
+        deployment.stop()
