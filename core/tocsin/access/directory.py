@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -236,7 +237,7 @@ class Directory:
 
 
 def _load_users() -> _Users:
-    rows = User.select(
+    rows: Any = User.select(
         User.id, User.username, User.nickname, User.phone, User.email, User.roles, User.contacts, User.maintainer
     ).tuples()
     users = [
@@ -249,17 +250,19 @@ def _load_users() -> _Users:
 def _load_teams() -> _Teams:
     members: dict[int, set[int]] = defaultdict(set)
     of_user: dict[int, set[int]] = defaultdict(set)
-    for team, user in TeamMember.select(TeamMember.group_id, TeamMember.user_id).tuples():
+    memberships: Any = TeamMember.select(TeamMember.group_id, TeamMember.user_id).tuples()
+    for team, user in memberships:
         members[team].add(user)
         of_user[user].add(team)
-    rows = Team.select(Team.id, Team.name, Team.note, Team.create_by).tuples()
+    rows: Any = Team.select(Team.id, Team.name, Team.note, Team.create_by).tuples()
     teams = {tid: KnownTeam(tid, name, note, create_by, frozenset(members[tid])) for tid, name, note, create_by in rows}
     return _Teams(teams, {user: frozenset(ids) for user, ids in of_user.items()})
 
 
 def _load_points() -> dict[str, frozenset[str]]:
     points: dict[str, set[str]] = defaultdict(set)
-    for role, point in RoleOperation.select(RoleOperation.role_name, RoleOperation.operation).tuples():
+    rows: Any = RoleOperation.select(RoleOperation.role_name, RoleOperation.operation).tuples()
+    for role, point in rows:
         points[role].add(point)
     return {role: frozenset(held) for role, held in points.items()}
 
@@ -268,13 +271,14 @@ def _load_groups() -> _Groups:
     teams: dict[int, dict[int, bool]] = defaultdict(dict)
     of_team: dict[int, dict[int, bool]] = defaultdict(dict)
     columns = (BusiGroupMember.busi_group_id, BusiGroupMember.user_group_id, BusiGroupMember.perm_flag)
-    for group, team, flag in BusiGroupMember.select(*columns).tuples():
+    bindings: Any = BusiGroupMember.select(*columns).tuples()
+    for group, team, flag in bindings:
         teams[group][team] = of_team[team][group] = flag == "rw"
-    rows = BusiGroup.select(BusiGroup.id, BusiGroup.name, BusiGroup.label_enable, BusiGroup.label_value).tuples()
+    rows: Any = BusiGroup.select(BusiGroup.id, BusiGroup.name, BusiGroup.label_enable, BusiGroup.label_value).tuples()
     groups = {gid: KnownGroup(gid, name, bool(on), value, dict(teams[gid])) for gid, name, on, value in rows}
     return _Groups(groups, dict(of_team))
 
 
 def _load_tokens() -> dict[str, tuple[int, str]]:
-    rows = UserToken.select(UserToken.token_hash, UserToken.id, UserToken.username).tuples()
+    rows: Any = UserToken.select(UserToken.token_hash, UserToken.id, UserToken.username).tuples()
     return {token_hash: (token_id, username) for token_hash, token_id, username in rows}

@@ -95,7 +95,8 @@ class Roles:
 
     @staticmethod
     def _replace_in_users(old: str, new: list[str]) -> None:
-        for user_id, roles in list(User.select(User.id, User.roles).where(User.roles.contains(old)).tuples()):
+        rows: Any = User.select(User.id, User.roles).where(User.roles.contains(old)).tuples()
+        for user_id, roles in list(rows):
             names = roles.split()
             if old in names:
                 kept = [n for name in names for n in (new if name == old else [name])]

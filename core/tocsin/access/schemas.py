@@ -35,7 +35,7 @@ def whole(**more: Any) -> fields.Integer:
     return fields.Integer(strict=True, **more)
 
 
-def ids() -> fields.List:
+def ids() -> fields.List[int]:
     """Return a list of object ids."""
     return fields.List(whole(), load_default=list)
 

@@ -62,7 +62,7 @@ class Teams:
 
     def memberships(self) -> list[dict[str, int]]:
         """Return every membership with the key names of the service API."""
-        rows = TeamMember.select(TeamMember.group_id, TeamMember.user_id).order_by(TeamMember.id).tuples()
+        rows: Any = TeamMember.select(TeamMember.group_id, TeamMember.user_id).order_by(TeamMember.id).tuples()
         return [{"GroupId": group, "UserId": user} for group, user in rows]
 
     def create(self, name: str, note: str, caller: Caller) -> int:
@@ -100,7 +100,7 @@ class Teams:
         wanted = _ids(user_ids)
         with self._database.atomic():
             self._row(team_id)
-            known = User.select(User.id).where(User.id.in_(wanted)).tuples()
+            known: Any = User.select(User.id).where(User.id.in_(wanted)).tuples()
             for (user_id,) in list(known):
                 TeamMember.insert(group_id=team_id, user_id=user_id).on_conflict_ignore().execute()
             self._write(team_id, {}, operator)

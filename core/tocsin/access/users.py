@@ -217,7 +217,7 @@ class Users:
         """Refuse a change that would leave no administrator."""
         if ADMIN not in row.roles.split():
             return
-        others = User.select(User.roles).where((User.id != row.id) & User.roles.contains(ADMIN)).tuples()
+        others: Any = User.select(User.roles).where((User.id != row.id) & User.roles.contains(ADMIN)).tuples()
         if not any(ADMIN in roles.split() for (roles,) in others):
             raise invalid(message)
 
