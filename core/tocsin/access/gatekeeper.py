@@ -10,16 +10,14 @@ from tocsin.access.keys import Keys
 from tocsin.access.sessions import Session, Sessions
 from tocsin.access.users import Users
 from tocsin.app.sections import HttpSettings
-from tocsin.http.access import Caller
+from tocsin.http.access import TOKEN_MODE, Caller
 from tocsin.http.context import Context
 from tocsin.http.errors import ApiError, not_found
 from tocsin.http.metrics import Metrics
 
 log = logging.getLogger(__name__)
-TOKEN_MODE = "tocsin.token_mode"  # noqa: S105 - the name of an environ key
-"""WSGI environ key of requests that carry a token even behind an authenticating proxy: calls from within the process."""
-AGENT_PATHS = frozenset(("/mcp", "/a2a"))
-"""Paths whose clients always send a token."""
+AGENT_ENTRIES = frozenset(("mcp", "a2a"))
+"""First segments of paths whose clients always send a token."""
 
 
 class AccessGatekeeper:
@@ -134,7 +132,7 @@ def _caller(user: KnownUser, via: str, state: State) -> Caller:
 
 
 def _always_token(context: Context) -> bool:
-    return TOKEN_MODE in context.request.env or context.route.full_path in AGENT_PATHS
+    return TOKEN_MODE in context.request.env or context.route.full_path.split("/")[1] in AGENT_ENTRIES
 
 
 def _bearer(context: Context) -> str:

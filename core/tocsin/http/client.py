@@ -36,15 +36,17 @@ class Answer:
 class WsgiClient:
     """Sends requests to ``application``; ``remote`` is the peer address that the application sees."""
 
-    def __init__(self, application: Wsgi, *, remote: str = "127.0.0.1", headers: Mapping[str, str] = NO_HEADERS) -> None:
-        self._application = application
+    def __init__(
+        self, application: Wsgi, *, remote: str = "127.0.0.1", headers: Mapping[str, str] = NO_HEADERS
+    ) -> None:
+        self.application = application
         self._remote = remote
         self._headers = dict(headers)
 
     def with_headers(self, **headers: str) -> WsgiClient:
         """Return a client that sends more headers; ``X_User_Token`` becomes ``X-User-Token``."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return WsgiClient(self._application, remote=self._remote, headers={**self._headers, **named})
+        return WsgiClient(self.application, remote=self._remote, headers={**self._headers, **named})
 
     def get(self, path: str, **options: Any) -> Answer:
         """Send a GET request."""
@@ -82,9 +84,7 @@ class WsgiClient:
         environ = self._environ(method, path, query_string, sent, body or b"")
         return self._call(environ)
 
-    def _environ(
-        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
-    ) -> dict[str, Any]:
+    def _environ(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
         environ: dict[str, Any] = {
             "REQUEST_METHOD": method,
             "SCRIPT_NAME": "",
@@ -104,6 +104,7 @@ class WsgiClient:
             "wsgi.multithread": True,
             "wsgi.multiprocess": True,
             "wsgi.run_once": False,
+            **self._more,
         }
         for name, value in headers.items():
             upper = name.upper().replace("-", "_")
@@ -117,7 +118,7 @@ class WsgiClient:
             started.append((status, headers))
             return lambda _data: None
 
-        chunks = self._application(environ, start_response)
+        chunks = self.application(environ, start_response)
         try:
             body = b"".join(chunks)
         finally:

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from tocsin.http.access import TOKEN_MODE
 from tocsin.http.client import Answer, WsgiClient
 from tocsin.http.context import Context
 from tocsin.plugin import ApiCall, Tool
@@ -61,7 +62,7 @@ def check_arguments(tool: Tool, arguments: Any) -> None:
 
 def dispatch(context: Context, call: ApiCall) -> Any:
     """Send the call through the whole application as the caller and return ``dat``; server errors are tried again."""
-    client = WsgiClient(_application(context), headers=_credentials(context))
+    client = WsgiClient(_application(context), headers=_credentials(context), environ={TOKEN_MODE: True})
     for attempt in range(1, ATTEMPTS + 1):
         answer = client.request(
             call.method,
