@@ -87,9 +87,9 @@ class Deployment:
                 name, _, pid = line.split(": ", 1)[1].partition(" started as process ")
                 names[int(pid)] = name
         found["launcher"] = sorted({parent for parent, children in tree.items() if any(c in names for c in children)})
-        for pid, name in names.items():
+        for pid, what in names.items():
             if Path(f"/proc/{pid}").exists():
-                found.setdefault(name, []).append(pid)
+                found.setdefault(what, []).append(pid)
         found["worker"] = [child for pid in found.get("http", []) for child in tree.get(pid, [])]
         return found
 
