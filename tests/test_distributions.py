@@ -448,3 +448,25 @@ def test_requirements_of_the_tests_cover_every_distribution() -> None:
     lines = {line.partition("[")[0] for line in requirements("--tests")}
     assert lines == {".", *(f"./{plugin.parent}/{plugin.folder}" for plugin in plugins())}
     assert requirements("--tests")[0] == ".[redis,mysql,postgres]"
+
+
+def test_ci_installs_the_package_of_every_program_that_tests_start() -> None:
+    """A program that the test kit knows but CI does not install would fail there only."""
+    script = (ROOT / ".ci/run").read_text()
+    block = re.search(r"^packages=\(\n(.*?)^\)", script, re.M | re.S)
+    assert block is not None
+    installed = set(block[1].split())
+    needed = set()
+    for path in (ROOT / "core/tocsin/plugin/testkit/components").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "require_program":
+                needed.add(ast.literal_eval(node.args[1]))
+    # The servers' packages depend on their clients'.
+    clients = {"postgresql-client": "postgresql", "mariadb-client": "mariadb-server"}
+    assert needed
+    assert {clients.get(package, package) for package in needed} <= installed
+
+
+def test_shell_scripts_parse() -> None:
+    subprocess.run(["bash", "-n", ROOT / ".ci/run"], check=True, timeout=30)
+    assert (ROOT / ".ci/run").stat().st_mode & 0o111, ".ci/run must be executable"

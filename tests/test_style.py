@@ -103,6 +103,17 @@ def test_no_module_is_a_drawer_for_odds_and_ends(files: list[Path]) -> None:
     assert not drawers, f"a module is named after what it knows, not {drawers}"
 
 
+def test_no_work_is_put_off_in_a_comment(files: list[Path]) -> None:
+    words = ("TODO", "FIXME", "XXX:", "HACK:")
+    found = [
+        f"{relative(path)}:{number}"
+        for path in files
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if any(word in line for word in words)
+    ]
+    assert not found, f"finish it or write an issue: {found}"
+
+
 def test_the_measure_counts_as_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     method = ["def b(self):", "    'Doc.'", "", "    def c():", "        pass", "    return c"]
     source = "\n".join(["class A:", "    @property", *(f"    {line}" for line in method)])
