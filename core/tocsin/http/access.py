@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-
 TOKEN_MODE = "tocsin.token_mode"  # noqa: S105 - the name of an environ key
 """WSGI environ key of calls from within the process: they carry the caller's own credentials, so that behind an
 authenticating proxy, too, these count and not the proxy's header.  No client can set it."""

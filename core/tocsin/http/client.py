@@ -34,19 +34,29 @@ class Answer:
 
 
 class WsgiClient:
-    """Sends requests to ``application``; ``remote`` is the peer address that the application sees."""
+    """Sends requests to ``application``; ``remote`` is the peer address that the application sees.
+
+    ``environ`` is added to the WSGI environment of every request, for what no header can say.
+    """
 
     def __init__(
-        self, application: Wsgi, *, remote: str = "127.0.0.1", headers: Mapping[str, str] = NO_HEADERS
+        self,
+        application: Wsgi,
+        *,
+        remote: str = "127.0.0.1",
+        headers: Mapping[str, str] = NO_HEADERS,
+        environ: Mapping[str, Any] = NO_HEADERS,
     ) -> None:
         self.application = application
         self._remote = remote
         self._headers = dict(headers)
+        self._more = dict(environ)
 
     def with_headers(self, **headers: str) -> WsgiClient:
         """Return a client that sends more headers; ``X_User_Token`` becomes ``X-User-Token``."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return WsgiClient(self.application, remote=self._remote, headers={**self._headers, **named})
+        merged = {**self._headers, **named}
+        return WsgiClient(self.application, remote=self._remote, headers=merged, environ=self._more)
 
     def get(self, path: str, **options: Any) -> Answer:
         """Send a GET request."""
