@@ -6,6 +6,7 @@ KIND NAME`` writes a complete distribution to start from, :mod:`tocsin.plugin.te
 
 import pluggy
 
+from tocsin.app.sections import HttpSettings
 from tocsin.app.settings import SettingsError, at_least, key, one_of, section
 from tocsin.http.access import (
     ADMIN,
@@ -105,6 +106,7 @@ __all__ = [
     "HttpError",
     "HttpOptions",
     "HttpStream",
+    "HttpSettings",
     "IngestProtocol",
     "IngestRequest",
     "IngestRoute",

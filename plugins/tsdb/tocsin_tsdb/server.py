@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from tocsin_tsdb.api.app import create_app
 from tocsin_tsdb.api.options import MAX_BODY, ApiOptions
+from tocsin_tsdb.client import socket_address
 from tocsin_tsdb.promql.engine import Engine
 from tocsin_tsdb.storage.maintenance import Maintenance
 from tocsin_tsdb.storage.options import StoreOptions
@@ -35,19 +38,18 @@ def serve(
     clock: Callable[[], float] = time.time,
 ) -> None:
     """Serve until `stopping` is set, then finish requests and close the store. Raises StoreUnusable."""
-    from waitress.server import create_server
+    from waitress.server import create_server  # type: ignore[import-untyped]
 
+    disable_created_metrics()  # type: ignore[no-untyped-call] # the standard names are enough
     registry = CollectorRegistry()
     store = Store(store_options, registry, clock)
     maintenance = Maintenance(store)
     engine = Engine(store, lookback_ms=lookback_ms, max_samples=max_samples, timeout=api_options.query_timeout)
     app = create_app(store, maintenance, engine, api_options, registry)
-    with contextlib.suppress(FileNotFoundError):
-        socket_path.unlink()
+    listener = _listen(socket_path)
     server = create_server(
         app,
-        unix_socket=str(socket_path),
-        unix_socket_perms="600",
+        sockets=[listener],
         threads=2 * api_options.query_concurrency + 8,
         connection_limit=CONNECTIONS,
         channel_request_lookahead=1,
@@ -72,3 +74,18 @@ def serve(
         store.close()
         with contextlib.suppress(FileNotFoundError):
             socket_path.unlink()
+
+
+def _listen(path: Path) -> socket.socket:
+    """Listen on a unix socket that only this user can reach, replacing what an earlier process left."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    listener = socket.socket(socket.AF_UNIX)
+    mask = os.umask(0o177)
+    try:
+        with socket_address(path) as address:
+            listener.bind(address)
+    finally:
+        os.umask(mask)
+    listener.listen(CONNECTIONS)
+    return listener

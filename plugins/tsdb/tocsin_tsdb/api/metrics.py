@@ -9,9 +9,14 @@ class ApiMetrics:
     """`queries` counts executing and waiting ones."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.queries = Gauge("prometheus_engine_queries", "Queries executing or waiting.", registry=registry)
+        self.queries = Gauge(
+            "prometheus_engine_queries", "Queries executing or waiting.", registry=registry, multiprocess_mode="livesum"
+        )
         self.queries_max = Gauge(
-            "prometheus_engine_queries_concurrent_max", "Most queries that execute at once.", registry=registry
+            "prometheus_engine_queries_concurrent_max",
+            "Most queries that execute at once.",
+            registry=registry,
+            multiprocess_mode="livesum",
         )
         self.duration = Summary(
             "prometheus_engine_query_duration_seconds",

@@ -148,7 +148,10 @@ class _QuerySettings:
         """Wait for a slot, evaluate, answer."""
         service, metrics = self._service, self._service.metrics
         try:
-            with service.slot(service.queries, "query", self.cancelled, self.timeout) as waited:
+            with (
+                metrics.queries.track_inprogress(),
+                service.slot(service.queries, "query", self.cancelled, self.timeout) as waited,
+            ):
                 started = time.perf_counter()
                 result = _evaluated(lambda: evaluate(self.timeout - waited))
                 evaluated = time.perf_counter()

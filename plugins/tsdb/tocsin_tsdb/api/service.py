@@ -35,7 +35,6 @@ class Service:
         self.queries = Slots(options.query_concurrency)
         self.lookups = Slots(options.query_concurrency)
         self.writes = Slots(options.write_concurrency)
-        self.metrics.queries.set_function(lambda: self.queries.running + self.queries.waiting)
 
     @contextlib.contextmanager
     def slot(

@@ -117,6 +117,6 @@ class MetricsResource:
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """Answer with all metrics."""
-        self._service.store.refresh_gauges()
+        self._service.store.refresh_metrics()
         resp.content_type = CONTENT_TYPE_LATEST
         resp.data = generate_latest(self._service.registry)

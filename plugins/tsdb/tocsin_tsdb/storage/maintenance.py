@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 class Maintenance:
     """Keeps a store in shape. `start` runs it in a thread; the tests call `round` themselves."""
 
-    def __init__(self, store: Store, interval: float = 15.0) -> None:
+    def __init__(self, store: Store, interval: float = 5.0) -> None:
         """`interval` is the time between rounds, in seconds."""
         self._store = store
         self._interval = interval
@@ -55,6 +55,7 @@ class Maintenance:
         while not self._stop.wait(self._interval):
             try:
                 self.round()
+                self._store.refresh_metrics()
                 if self._failing:
                     log.warning("maintenance works again")
                 self._failing = False

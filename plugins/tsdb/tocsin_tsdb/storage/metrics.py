@@ -117,6 +117,6 @@ class StoreMetrics:
             counter = Counter(name, text, labels, registry=registry)
             setattr(self, attribute, counter.labels("float") if labels else counter)
         for attribute, (name, text) in _GAUGES.items():
-            setattr(self, attribute, Gauge(name, text, registry=registry))
+            setattr(self, attribute, Gauge(name, text, registry=registry, multiprocess_mode="livesum"))
         for attribute, (name, text) in _SUMMARIES.items():
             setattr(self, attribute, Summary(name, text, registry=registry))

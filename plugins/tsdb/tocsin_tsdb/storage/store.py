@@ -55,6 +55,8 @@ class Store:
         self.index = SeriesIndex(time.monotonic, options.id_reuse_seconds)
         self.gate = WriteGate()
         self._matching = MatcherEvaluator(self.index)
+        self._counted = (0, 0)
+        self._counting = threading.Lock()
         try:
             self.blocks = BlockSet(options.directory / "blocks", self.parquet, self.index, self.metrics)
             with self.metrics.replay_seconds.time():
@@ -112,7 +114,10 @@ class Store:
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, max_samples: int) -> Selection:
         """See `Queryable`. A block that turns out to be torn is set aside, and the rest answers."""
-        wanted = self._matching.resolve(matchers)
+        return self.select_ids(self._matching.resolve(matchers), start_ms, end_ms, max_samples=max_samples)
+
+    def select_ids(self, wanted: Int32Array, start_ms: int, end_ms: int, *, max_samples: int) -> Selection:
+        """Return the samples of series given by ascending ids; otherwise like `select`."""
         pieces: list[Piece] = []
         room = max_samples
         # The head first: a memtable leaves it only when its block is there, so nothing can be missed in between.
@@ -198,13 +203,16 @@ class Store:
         """Return what is known about metric families, by name."""
         return self.metadata.families()
 
-    def refresh_gauges(self) -> None:
-        """Bring the gauges up to date; called when metrics are read."""
+    def refresh_metrics(self) -> None:
+        """Bring up to date what is not counted where it happens."""
         metrics, head = self.metrics, self.head
         memtables = [generation.memtable for generation in head.generations]
+        with self._counting:
+            created, removed = self.index.created, self.index.removed
+            metrics.series_created.inc(created - self._counted[0])
+            metrics.series_removed.inc(removed - self._counted[1])
+            self._counted = (created, removed)
         metrics.head_series.set(len(self.index))
-        metrics.series_created._value.set(self.index.created)
-        metrics.series_removed._value.set(self.index.removed)
         metrics.head_chunks.set(sum(memtable.runs for memtable in memtables))
         metrics.head_min_time.set(head.min_time if head.min_time != NEVER else 0)
         metrics.head_max_time.set(head.max_time if head.max_time != -NEVER else 0)

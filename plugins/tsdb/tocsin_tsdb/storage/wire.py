@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -109,6 +108,9 @@ def encode_series(key: bytes, times: Int64Array, values: Float64Array) -> bytes:
     return _field(1, key + b"".join(samples))
 
 
-def label_text(labels: Labels) -> str:
-    """Return labels the way that messages show them: `{name="value", ...}`."""
-    return "{" + ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in labels) + "}"
+def encode_metadata(metadata: Metadata) -> bytes:
+    """Encode the description of a metric family as one `metadata` field of a write request."""
+    kind = METRIC_TYPES.index(metadata.type) if metadata.type in METRIC_TYPES else 0
+    texts = ((2, metadata.family), (4, metadata.help), (5, metadata.unit))
+    message = b"\x08" + bytes([kind]) + b"".join([_field(number, text.encode()) for number, text in texts])
+    return _field(3, message)
