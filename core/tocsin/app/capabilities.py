@@ -8,6 +8,7 @@ from tocsin.plugin import Feature
 
 CAPABILITIES: tuple[str, ...] = (
     "tocsin.access",
+    "tocsin.datasources",
     "tocsin.mcp",
     "tocsin.web",
 )

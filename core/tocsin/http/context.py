@@ -53,6 +53,8 @@ class Context:
         self.caller: Caller | None = None
         self.service_user = ""
         self.response_headers: dict[str, str] = {}
+        self.beside: dict[str, Any] = {}
+        """Members that a success envelope carries beside ``dat``."""
 
     @property
     def user(self) -> Caller:

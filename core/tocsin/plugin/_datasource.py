@@ -242,6 +242,13 @@ class DatasourceType(ABC):
         """Return what of ``settings`` everybody may see in the brief listing: no secrets."""
         return None
 
+    def check_query(self, spec: Mapping[str, Any]) -> str | None:
+        """Return what is wrong with a query's text, with its position where known, or ``None``; uses no network.
+
+        Asked when a rule is saved, with the same ``spec`` that :class:`MetricQuery` will carry.
+        """
+        return None
+
     def routes(self, core: Core) -> Iterable[Route]:
         """Return extra page routes of this type."""
         return ()
@@ -251,12 +258,13 @@ class DatasourceRegistry(ABC):
     """The datasource resource as a plugin sees it: ``core.get(DatasourceRegistry)``."""
 
     @abstractmethod
-    def ensure(self, config: DatasourceConfig, *, identifier: str, title: str, description: str = "") -> int:
+    def ensure(self, config: DatasourceConfig, *, identifier: str, description: str = "") -> int:
         """See to it that the datasource a component of the installation brings exists, and return its id or 0.
 
         It is found by ``identifier``; address, authentication, TLS checking and ``settings`` keys of ``config`` are then
         corrected where they differ and everything users changed stays.  Otherwise it is created as enabled default,
-        unless an enabled datasource of its type or one of its name exists already (0).  Call it in ``Feature.seed``.
+        unless an enabled datasource of its type or one of its name exists already, or no plugin serves its type (0).
+        ``config.id`` is not looked at.  Call it in ``Feature.seed``.
         """
 
 

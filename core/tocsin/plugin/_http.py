@@ -10,6 +10,7 @@ import base64
 import ipaddress
 import random
 import re
+import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,12 @@ class TlsOptions:
     server_name: str = ""
     min_version: str = ""
     max_version: str = ""
+
+    def context(self) -> ssl.SSLContext:
+        """Return the TLS context for these options; raise ``ValueError`` naming a field that cannot be used."""
+        from tocsin.plugin._http_pool import tls_context
+
+        return tls_context(self)
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ class Transport:
         common: dict[str, Any] = {"maxsize": options.max_idle, "block": False, "socket_options": self._socket_options()}
         secure: dict[str, Any] = {}
         if scheme == "https":
-            secure = {"ssl_context": tls_context(options.tls), "server_hostname": options.tls.server_name or None}
+            secure = {"ssl_context": options.tls.context(), "server_hostname": options.tls.server_name or None}
             if options.tls.server_name:
                 secure["assert_hostname"] = options.tls.server_name if options.tls.verify else False
         proxy = _environment_proxy(scheme, host)
