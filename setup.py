@@ -22,10 +22,11 @@ def extensions() -> list[Extension]:
         if required:
             raise
         return []
-    module = Extension(
-        "tocsin.ingest._wire", [str(source.relative_to(ROOT))], optional=not required, extra_compile_args=["-O2"]
-    )
-    return cythonize([module], language_level=3)
+    module = Extension("tocsin.ingest._wire", [str(source.relative_to(ROOT))], extra_compile_args=["-O2"])
+    built = cythonize([module], language_level=3)
+    for extension in built:
+        extension.optional = not required  # set afterwards, because cythonize does not keep it
+    return built
 
 
 setup(

@@ -1,12 +1,17 @@
 """Builds the compiled decoder where there is a C compiler; without one the plain-Python twin is used."""
 
+import os
+
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
+
+extensions = cythonize([Extension("tocsin_tsdb.storage._wire", ["tocsin_tsdb/storage/_wire.pyx"])], language_level=3)
+for extension in extensions:
+    # Set afterwards, because cythonize does not keep it.
+    extension.optional = os.environ.get("TOCSIN_REQUIRE_COMPILED") != "1"
 
 setup(
     packages=find_packages(include=["tocsin_tsdb*"]),
     package_data={"tocsin_tsdb": ["py.typed", "**/*.pyx"]},
-    ext_modules=cythonize(
-        [Extension("tocsin_tsdb.storage._wire", ["tocsin_tsdb/storage/_wire.pyx"], optional=True)], language_level=3
-    ),
+    ext_modules=extensions,
 )
