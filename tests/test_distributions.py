@@ -5,6 +5,7 @@ The rules are functions from a plugin's folder to complaints, so that they can b
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -465,6 +466,31 @@ def test_ci_installs_the_package_of_every_program_that_tests_start() -> None:
     clients = {"postgresql-client": "postgresql", "mariadb-client": "mariadb-server"}
     assert needed
     assert {clients.get(package, package) for package in needed} <= installed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("required", "succeeds"), [("0", True), ("1", False)])
+@pytest.mark.parametrize(
+    "folder", [".", *(f"{p.parent}/{p.folder}" for p in plugins() if (p.path / "setup.py").exists())]
+)
+def test_without_a_compiler_the_compiled_module_is_left_out_unless_required(
+    folder: str, required: str, succeeds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_out = shutil.ignore_patterns("__pycache__", "*.so", "build", "*.egg-info")
+    names = ["setup.py", "core"] if folder == "." else [path.name for path in (ROOT / folder).iterdir()]
+    for name in names:
+        source = ROOT / folder / name
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / name, ignore=leave_out)
+        else:
+            shutil.copy2(source, tmp_path)
+    monkeypatch.setenv("CC", "/bin/false")
+    monkeypatch.setenv("TOCSIN_REQUIRE_COMPILED", required)
+    command = [sys.executable, "setup.py", "build_ext", "--build-lib", "lib", "--build-temp", "temp"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50)
+    assert (done.returncode == 0) == succeeds, done.stderr
+    assert "/bin/false" in done.stdout + done.stderr, "the compiler was asked"
+    assert not list(tmp_path.rglob("*.so"))
 
 
 def test_shell_scripts_parse() -> None:
