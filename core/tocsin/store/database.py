@@ -22,13 +22,27 @@ if TYPE_CHECKING:
     from tocsin.http.metrics import Metrics
 
 
+class RowId(peewee.AutoField):
+    """An id that the database gives and never gives again, so that nothing left behind can point to a later row.
+
+    MariaDB and PostgreSQL count on in any case; SQLite would reuse the highest id after its row is deleted.
+    """
+
+    def ddl(self, ctx: Any) -> Any:
+        """Return the column's definition."""
+        column = super().ddl(ctx)
+        if not isinstance(self.model._meta.database, peewee.SqliteDatabase):
+            return column
+        return peewee.NodeList((column, peewee.SQL("AUTOINCREMENT")))
+
+
 class Table(peewee.Model):
     """Base of every table: an integer ``id`` and access to rows as plain dicts.
 
     Tables are bound to the process's database at start (:meth:`Database.bind`), not when their module is imported.
     """
 
-    id = peewee.AutoField()
+    id = RowId()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row's stored values by column name."""
