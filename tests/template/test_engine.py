@@ -113,6 +113,14 @@ def test_records_print_field_by_field(text: Render) -> None:
     )
 
 
+def test_variables_of_a_body_end_with_it(text: Render) -> None:
+    assert text("{{$k := 1}}{{if .}}{{$k := 2}}{{$k}}{{else}}{{$k}}{{end}}{{$k}}", False) == "11"
+    assert text("{{if $k := .}}{{$k}}{{else}}{{$k}}!{{end}}", 0) == "0!"
+    for template in ("{{if 1}}{{$k := 2}}{{else}}{{$k}}{{end}}", "{{range 1}}{{$k := 2}}{{end}}{{$k}}"):
+        with pytest.raises(TemplateError, match="undefined variable"):
+            text(template)
+
+
 # -- functions of one rendering ------------------------------------------------------------------------------------------
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC
 from typing import Any
 
 import pytest
 
-from tocsin.template import NO_VALUE, Mode, StringMap, TemplateEngine, TemplateError, field_functions
+from tocsin.template import NO_VALUE, StringMap, TemplateEngine, TemplateError, field_functions
 from tocsin.template.builtins import BUILTINS
 from tocsin.template.functions import sample
 
@@ -132,7 +133,7 @@ def test_bad_arguments(text: Render, template: str, message: str) -> None:
 
 
 def test_every_function_is_exercised() -> None:
-    table = field_functions(lambda: 0.0, None)  # type: ignore[arg-type]
+    table = field_functions(lambda: 0.0, UTC)
     tested = " ".join(case[0] for case in CASES)
     missing = [name for name in table if name not in tested]
     assert missing == []
@@ -152,7 +153,7 @@ def test_text_made_from_safe_text_is_escaped_again(page: Render) -> None:
 
 
 def test_missing_map_keys(text: Render, page: Render) -> None:
-    data = {"typed": StringMap(), "plain": {}, "nil": None}
+    data: dict[str, Any] = {"typed": StringMap(), "plain": {}, "nil": None}
     assert text('{{.typed.x}}|{{index .typed "x"}}|{{index .plain "x"}}|{{.nil}}', data) == (
         "<no value>||<no value>|<no value>"
     )
@@ -170,9 +171,9 @@ def test_patterns_are_bounded(text: Render) -> None:
 
 
 def test_the_engine_table_can_be_left_out() -> None:
-    engine = TemplateEngine(field_functions(lambda: 0.0, None))  # type: ignore[arg-type]
+    engine = TemplateEngine(field_functions(lambda: 0.0, UTC))
     with pytest.raises(TemplateError, match='function "humanize" not defined'):
         engine.compile("t", "{{humanize 1}}", builtin_only=True)
-    assert engine.compile("t", '{{printf "%.1f" "1"}}', Mode.TEXT, builtin_only=True).render(
-        None
-    ) == "%!f(string=  1)".replace("  ", "")
+    source = '{{printf "%f" "1"}}'
+    assert engine.compile("t", source).render(None) == "1.000000"
+    assert engine.compile("t", source, builtin_only=True).render(None) == "%!f(string=1)"

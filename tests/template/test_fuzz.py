@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Any
 
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from tocsin.template import Limits, Mode, SafeHTML, TemplateEngine, TemplateErro
 from tocsin.template.event import EVENT
 from tocsin.template.printf import sprintf
 
-FUNCTIONS = field_functions(lambda: 1.0, None)  # type: ignore[arg-type]
+FUNCTIONS = field_functions(lambda: 1.0, UTC)
 LIMITS = Limits(output=20_000, steps=20_000, calls=10)
 ENGINE = TemplateEngine(FUNCTIONS, LIMITS)
 

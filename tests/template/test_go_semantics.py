@@ -19,7 +19,8 @@ HERE = Path(__file__).parent
 
 
 def load(name: str) -> dict[str, Any]:
-    return json.loads((HERE / name).read_text(encoding="utf-8"))
+    loaded: dict[str, Any] = json.loads((HERE / name).read_text(encoding="utf-8"))
+    return loaded
 
 
 TEXT, HTML, TIME = load("go_text.json"), load("go_html.json"), load("go_time.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC
 from typing import Any
 
 import pytest
@@ -34,8 +35,13 @@ GREEDY = {
     "parentheses": "{{" + "(" * 500 + "1" + ")" * 500 + "}}",
     "blocks": "{{if 1}}" * 300 + "{{end}}" * 300,
     "else if": "{{if 0}}" + "{{else if 0}}" * 300 + "{{end}}",
+    "maps sorted again and again": "{{range 4000}}{{range $.wide}}{{break}}{{end}}{{end}}",
+    "replacing again and again": '{{range 1000}}{{$x := reReplaceAll "" "" "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}}{{end}}',
     "work in a loop": '{{range 2000}}{{$x := contains $.long "zz"}}{{end}}',
 }
+
+
+WIDE = {str(number): number for number in range(2000)}
 
 
 def deep(levels: int) -> Any:
@@ -48,10 +54,10 @@ def deep(levels: int) -> Any:
 @pytest.mark.parametrize("name", sorted(GREEDY))
 @pytest.mark.parametrize("mode", list(Mode))
 def test_greedy_templates_are_stopped(name: str, mode: Mode) -> None:
-    engine = TemplateEngine(field_functions(lambda: 0.0, None), SMALL)  # type: ignore[arg-type]
+    engine = TemplateEngine(field_functions(lambda: 0.0, UTC), SMALL)
     started = time.process_time()
     with pytest.raises(TemplateError) as caught:
-        engine.compile("t", GREEDY[name], mode).render({"long": "a" * 20_000, "deep": deep(300)})
+        engine.compile("t", GREEDY[name], mode).render({"long": "a" * 20_000, "deep": deep(300), "wide": WIDE})
     assert caught.value.reason is Reason.LIMIT
     assert time.process_time() - started < 5
 

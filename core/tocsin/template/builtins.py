@@ -162,7 +162,12 @@ def _eq(first: Any, *others: Any) -> bool:
     return any(_same(first, other) for other in others)
 
 
+_PLAIN = frozenset((str, int, float, bool))
+
+
 def _same(first: Any, other: Any) -> bool:
+    if first.__class__ is other.__class__ and first.__class__ in _PLAIN:
+        return bool(first == other)
     family, other_family = _basic(first), _basic(other)
     if first is None or other is None:
         return first is other

@@ -197,6 +197,8 @@ class _Items:
 
         def loop(run: Run, dot: Any) -> int:
             found = value(run, dot)
+            if isinstance(found, dict):
+                run.steps -= len(found) // 4  # the keys are sorted, even if the loop ends at once
             pairs = _pairs(found, place, len(slots))
             turned = False
             for key, item in pairs:
@@ -303,7 +305,7 @@ def _print(value: Expression, text_of: Callable[[Any], str], place: Place) -> St
 def _pairs(value: Any, place: Place, variables: int) -> Iterator[tuple[Any, Any]]:
     """What a ``range`` goes over."""
     if isinstance(value, list | tuple):
-        return iter(list(enumerate(value)))
+        return enumerate(value)
     if isinstance(value, dict):
         return iter([(key, value[key]) for key in sorted_keys(value)])
     if value is None or value is NO_VALUE:

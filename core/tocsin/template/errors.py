@@ -46,13 +46,13 @@ class Limits:
     """Bounds of one compilation and one rendering.
 
     ``source`` and ``output`` are characters, ``steps`` counts loop and call work (one per node executed in a loop body
-    or called template, plus one per 256 characters or items that a function is given or returns), ``calls`` is the depth
+    or called template, plus one per 16 characters or items that a function is given or returns), ``calls`` is the depth
     of nested ``{{template}}`` calls.
     """
 
     source: int = 256 * 1024
     output: int = 1024 * 1024
-    steps: int = 500_000
+    steps: int = 250_000
     calls: int = 40
 
 

@@ -207,17 +207,22 @@ def _short_circuit(stop_on: bool, args: list[Expression]) -> Expression:
     return decide
 
 
+_TEXT_FITS = frozenset(("string", "any", "number"))
+"""Kinds that take text as it is: the common case, checked first."""
+
+
 def _call(function: Function, args: list[Expression], places: list[Place], place: Place) -> Expression:
     kinds = [*function.params, *[function.rest or "any"] * len(args)][: len(args)]
     slots = list(zip(args, kinds, places, strict=True))
     target = function.call
     what = f"error calling {function.name}: "
+    cost = function.cost
 
     def call(run: Run, dot: Any) -> Any:
         values = []
         for arg, kind, spot in slots:
             value = arg(run, dot)
-            if kind == "string" and value.__class__ is str:
+            if value.__class__ is str and kind in _TEXT_FITS:
                 values.append(value)
                 continue
             try:
@@ -225,9 +230,9 @@ def _call(function: Function, args: list[Expression], places: list[Place], place
             except TypeError as error:
                 raise spot.fault(_type_complaint(spot.node, str(error))) from None
         try:
-            run.charge(values)
+            run.charge(values, cost)
             result = target(*values)
-            if result.__class__ is str and len(result) > 256:
+            if isinstance(result, str) and len(result) > 256:
                 run.charge((result,))
         except Exception as error:
             raise place.failed(error, what) from error

@@ -158,8 +158,10 @@ class Parser:
     def _branch(self, keyword: str, pos: int) -> nodes.Node:
         names = len(self.scope.names)
         pipe = self._pipeline(keyword, Kind.CLOSE)
+        declared = len(self.scope.names)
         self.loops += keyword == "range"
         body = self._body(keyword)
+        del self.scope.names[declared:]  # what the body declares ends with it; the pipeline's own names reach {{else}}
         self.loops -= keyword == "range"
         orelse: Sequence[nodes.Node] | None = None
         word = self._keyword()

@@ -10,7 +10,7 @@ from .nodes import Node
 from .values import NO_VALUE, Function, Record, check_argument, type_name
 
 _SIZED = (str, bytes, list, tuple, dict)
-_STEP_SIZE = 256
+_STEP_SIZE = 16
 
 
 class Run:
@@ -26,17 +26,13 @@ class Run:
         self.vars: list[Any] = []
         self.extra = extra
 
-    def charge(self, values: Iterable[Any]) -> None:
-        """Pay for work on these values; raises :class:`LimitError` when the allowance is used up."""
+    def charge(self, values: Iterable[Any], cost: int = 1) -> None:
+        """Pay for work on these values, ``cost`` times the usual price; raises :class:`LimitError` when the allowance is used up."""
         steps = 1
         for value in values:
             if isinstance(value, _SIZED):
                 steps += len(value) // _STEP_SIZE
-        self.spend(steps)
-
-    def spend(self, steps: int) -> None:
-        """Pay ``steps``; raises :class:`LimitError` when the allowance is used up."""
-        self.steps -= steps
+        self.steps -= steps * cost
         if self.steps < 0:
             raise LimitError("template does too much work")
 

@@ -62,7 +62,7 @@ class Function:
 
     ``params`` names the kinds of the leading arguments (see ``KINDS``), ``rest`` the kind of further ones (``None``:
     no more are allowed); at least ``required`` arguments must be given (default: all of ``params``).
-    ``call`` raises :class:`~tocsin.template.errors.CallError` for bad input.
+    ``cost`` multiplies what a call takes from the allowance of work. ``call`` raises :class:`~tocsin.template.errors.CallError` for bad input.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Function:
     params: tuple[str, ...] = ()
     rest: str | None = None
     required: int = -1
+    cost: int = 1
 
     def minimum(self) -> int:
         """The least number of arguments."""
@@ -201,6 +202,8 @@ def type_name(value: Any) -> str:
 
 def truth(value: Any) -> bool:
     """Go's truth: false, zero, empty text, list or map, nil and no value are false; records are true."""
+    if value is True or value is False:
+        return bool(value)
     if isinstance(value, bool | int | float | str | bytes | list | tuple | dict):
         return bool(value)
     return isinstance(value, Record)

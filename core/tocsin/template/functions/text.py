@@ -189,7 +189,7 @@ FUNCTIONS = (
     Function("safeHtml", SafeHTML, ("string",)),
     Function("urlconvert", SafeURL, ("string",)),
     Function("args", _args, (), "any"),
-    Function("reReplaceAll", _replace_all, ("string", "string", "string")),
+    Function("reReplaceAll", _replace_all, ("string", "string", "string"), cost=8),
     Function("match", _match, ("string", "string")),
     Function("toUpper", lambda text: text.upper(), ("string",)),
     Function("toLower", lambda text: text.lower(), ("string",)),
