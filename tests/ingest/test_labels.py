@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from tocsin.ingest.hosts import NoHosts, Target
 from tocsin.ingest.labels import (
     COLLECTOR,
     COLLECTOR_OR_HOST,
-    EXPLICIT,
     DropReason,
     LabelRules,
     LabelWork,
-    NoTargets,
-    Target,
     tag_labels,
 )
 
 
-class Hosts:
+class Hosts(NoHosts):
     def __init__(self, **targets):
         self.targets = targets
 
@@ -27,7 +25,7 @@ class Hosts:
 
 def work(labels, rule=COLLECTOR, targets=None, **rules):
     pairs = [(name.encode(), value.encode()) for name, value in labels]
-    return LabelWork(LabelRules(**rules), targets or NoTargets(), rule)(pairs)
+    return LabelWork(LabelRules(**rules), targets or NoHosts(), rule)(pairs)
 
 
 def text(verdict):
@@ -51,8 +49,6 @@ def text(verdict):
             {"agent_hostname": "", "hostname": "c", "ident": "c"},
             "c",
         ),
-        ({"agent_hostname": "b"}, EXPLICIT, {"agent_hostname": "b"}, ""),
-        ({"ident": "a"}, EXPLICIT, {"ident": "a"}, "a"),
     ],
 )
 def test_identity(labels, rule, expected, ident):
@@ -130,5 +126,5 @@ def test_registration(labels, rules, expected):
 
 
 def test_identity_that_is_not_utf8():
-    verdict = LabelWork(LabelRules(), NoTargets())([(b"ident", b"\xff")])
+    verdict = LabelWork(LabelRules(), NoHosts())([(b"ident", b"\xff")])
     assert (verdict.ident, list(verdict.labels)) == ("�", [(b"ident", b"\xff")])

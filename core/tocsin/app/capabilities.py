@@ -9,6 +9,7 @@ from tocsin.plugin import Feature
 CAPABILITIES: tuple[str, ...] = (
     "tocsin.access",
     "tocsin.datasources",
+    "tocsin.ingest",
     "tocsin.mcp",
     "tocsin.web",
 )

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+OTHERS = "*"
+"""Name of a key that takes all keys of its section which no other takes; whoever declares it checks them."""
 
 
 class SettingsError(ValueError):
@@ -97,6 +99,8 @@ def entries(cls: type, prefix: str | None = None) -> Iterator[Entry]:
     nested = []
     for spec in dataclasses.fields(cls):
         meta: Key = spec.metadata["key"]
+        if meta.name == OTHERS:
+            continue
         kind = hints[spec.name]
         path = f"{prefix}.{meta.name}" if prefix else meta.name
         if dataclasses.is_dataclass(kind):
@@ -151,6 +155,10 @@ class Loader:
         deeper = tuple(name for name in self._claimed if "." in name)
         return [*spare, *(u for u in self.unknown if not any((d + ".").startswith(u.lower() + ".") for d in deeper))]
 
+    def read(self, cls: type[T], table: Any, path: str) -> T:
+        """Return an instance of a section class that stands somewhere else, like an element of an array."""
+        return self._section(cls, table, path)
+
     def _section(self, cls: type[T], table: Any, path: str) -> T:
         if not isinstance(table, Mapping):
             raise SettingsError(f"[{path}]: got {table!r}, expected a section")
@@ -165,7 +173,11 @@ class Loader:
             present, raw = self._raw(table, meta.name, where, hints[spec.name])
             if present:
                 values[spec.name] = self._checked(hints[spec.name], raw, where, meta)
-        self.unknown += [f"{path}.{name}" for name in table if name not in known]
+        rest = [name for name in table if name not in known]
+        for spec in dataclasses.fields(cls):  # type: ignore[arg-type]
+            if spec.metadata["key"].name == OTHERS:
+                values[spec.name], rest = {name: table[name] for name in rest}, []
+        self.unknown += [f"{path}.{name}" for name in rest]
         return cls(**values)
 
     def _raw(self, table: Mapping[str, Any], name: str, where: str, kind: Any) -> tuple[bool, Any]:

@@ -53,7 +53,7 @@ _SUFFIXED_TYPES = (3, 4, 5)
 _SUFFIXES = (b"_bucket", b"_count", b"_sum")
 
 
-def _varint(body: bytes, pos: int, end: int) -> tuple[int, int]:
+def read_varint(body: bytes, pos: int, end: int) -> tuple[int, int]:
     """Read a varint of at most 64 bits; return it and the position behind it."""
     value = shift = 0
     for index in range(pos, min(end, pos + 10)):
@@ -84,21 +84,21 @@ def _field(tag: bytes, payload: bytes) -> bytes:
     return tag + _put_varint(len(payload)) + payload
 
 
-class _Field:
+class Field:
     """One field of a message: where its tag, its payload and its end are."""
 
     __slots__ = ("end", "number", "start", "tag", "wire")
 
     def __init__(self, body: bytes, pos: int, end: int) -> None:
         self.tag = pos
-        tag, pos = _varint(body, pos, end)
+        tag, pos = read_varint(body, pos, end)
         self.number, self.wire = tag >> 3, tag & 7
         if not 0 < self.number < 1 << 29:
             raise TagError(self.tag)
         if self.wire == VARINT:
-            self.start, size = pos, _varint(body, pos, end)[1] - pos
+            self.start, size = pos, read_varint(body, pos, end)[1] - pos
         elif self.wire == BYTES:
-            size, self.start = _varint(body, pos, end)
+            size, self.start = read_varint(body, pos, end)
         elif self.wire in (FIXED64, FIXED32):
             self.start, size = pos, 8 if self.wire == FIXED64 else 4
         else:
@@ -108,15 +108,15 @@ class _Field:
         self.end = self.start + size
 
 
-def _fields(body: bytes, pos: int, end: int) -> Iterator[_Field]:
+def fields(body: bytes, pos: int, end: int) -> Iterator[Field]:
     """Walk the fields of the message between two positions."""
     while pos < end:
-        field = _Field(body, pos, end)
+        field = Field(body, pos, end)
         yield field
         pos = field.end
 
 
-def _check(body: bytes, field: _Field, kind: Kind | Schema) -> None:
+def _check(body: bytes, field: Field, kind: Kind | Schema) -> None:
     """Validate a field of a known kind, messages to their full depth."""
     if isinstance(kind, dict):
         if field.wire != BYTES:
@@ -125,7 +125,7 @@ def _check(body: bytes, field: _Field, kind: Kind | Schema) -> None:
     elif kind is Kind.VARINTS and field.wire == BYTES:
         pos = field.start
         while pos < field.end:
-            pos = _varint(body, pos, field.end)[1]
+            pos = read_varint(body, pos, field.end)[1]
     elif kind is Kind.DOUBLES and field.wire == BYTES:
         if (field.end - field.start) % 8:
             raise TruncatedError(field.end - (field.end - field.start) % 8)
@@ -135,7 +135,7 @@ def _check(body: bytes, field: _Field, kind: Kind | Schema) -> None:
 
 def _validate(body: bytes, pos: int, end: int, schema: Schema) -> None:
     """Validate a message; fields that the schema does not know only need to be well-formed."""
-    for field in _fields(body, pos, end):
+    for field in fields(body, pos, end):
         if field.number in schema:
             _check(body, field, schema[field.number])
 
@@ -146,13 +146,13 @@ def _validate(body: bytes, pos: int, end: int, schema: Schema) -> None:
 def _parse_labels(body: bytes, series: int, pos: int, end: int) -> list[tuple[bytes, bytes]]:
     """Decode the label fields of a series whose own fields are known to be well-formed."""
     labels: list[tuple[bytes, bytes]] = []
-    for field in _fields(body, pos, end):
+    for field in fields(body, pos, end):
         if field.number != 1:
             continue
         if len(labels) == MAX_LABELS:
             raise LabelCountError(series)
         parts = {1: b"", 2: b""}
-        for part in _fields(body, field.start, field.end):
+        for part in fields(body, field.start, field.end):
             if part.number in parts:
                 _check(body, part, Kind.STRING)
                 parts[part.number] = body[part.start : part.end]
@@ -246,12 +246,12 @@ class _Series:
 
     __slots__ = ("after", "before", "end", "labels", "sample", "samples", "start", "tag")
 
-    def __init__(self, body: bytes, field: _Field) -> None:
+    def __init__(self, body: bytes, field: Field) -> None:
         self.tag, self.start, self.end = field.tag, field.start, field.end
-        self.sample: _Field | None = None
+        self.sample: Field | None = None
         self.samples = 0
         labels, before, after = bytearray(), bytearray(), bytearray()
-        for part in _fields(body, field.start, field.end):
+        for part in fields(body, field.start, field.end):
             if part.number in SERIES:
                 _check(body, part, SERIES[part.number])
             self.samples += part.number in _SAMPLES
@@ -269,7 +269,7 @@ class _Series:
         if self.sample is not None:
             sample = body[self.sample.tag : self.sample.end]
             if server_ms is not None:
-                kept = (part for part in _fields(body, self.sample.start, self.sample.end) if part.number != 2)
+                kept = (part for part in fields(body, self.sample.start, self.sample.end) if part.number != 2)
                 value = b"".join(body[part.tag : part.end] for part in kept)
                 sample = _field(b"\x12", value + b"\x10" + _put_varint(server_ms & (1 << 64) - 1))
         return labels + self.before + sample + self.after
@@ -326,7 +326,7 @@ def rewrite(body: bytes, cache: LabelCache, server_ms: int | None = None, cut: i
     """See `interface.Wire.rewrite`."""
     out = _Output(cut)
     with cache._lock:
-        for field in _fields(body, 0, len(body)):
+        for field in fields(body, 0, len(body)):
             if field.number == 1:
                 if field.wire != BYTES:
                     raise WireTypeError(field.tag)
@@ -348,8 +348,8 @@ def skip(chunk: bytes, offset: int, count: int) -> tuple[int, int]:
     for _ in range(count):
         if offset >= len(chunk):
             raise TruncatedError(offset)
-        entry = _Field(chunk, offset, len(chunk))
-        samples += sum(part.number in _SAMPLES for part in _fields(chunk, entry.start, entry.end))
+        entry = Field(chunk, offset, len(chunk))
+        samples += sum(part.number in _SAMPLES for part in fields(chunk, entry.start, entry.end))
         offset = entry.end
     return offset, samples
 
@@ -363,7 +363,7 @@ class _Symbols:
     def __init__(self, body: bytes, limit: int) -> None:
         self._body, self._left = body, limit
         self._table: list[bytes] = []
-        for field in _fields(body, 0, len(body)):
+        for field in fields(body, 0, len(body)):
             if field.number in (1, 2, 3):
                 raise VersionError(field.tag)
             if field.number in (4, 5) and field.wire != BYTES:
@@ -385,14 +385,14 @@ class _Symbols:
         if self._left < 0:
             raise SizeError(offset)
 
-    def labels(self, field: _Field) -> list[tuple[bytes, bytes]]:
+    def labels(self, field: Field) -> list[tuple[bytes, bytes]]:
         """Return the labels that field 1 of a message refers to, packed or not."""
         refs: list[bytes] = []
-        for part in _fields(self._body, field.start, field.end):
+        for part in fields(self._body, field.start, field.end):
             if part.number == 1:
                 pos = part.start
                 while pos < part.end:
-                    ref, behind = _varint(self._body, pos, part.end)
+                    ref, behind = read_varint(self._body, pos, part.end)
                     refs.append(self.get(ref, pos))
                     pos = behind
         if len(refs) % 2:
@@ -408,24 +408,24 @@ def decode_v2(body: bytes, limit: int) -> bytes:
     symbols = _Symbols(body, limit)
     out = bytearray()
     described: dict[bytes, bytes] = {}
-    for field in _fields(body, 0, len(body)):
+    for field in fields(body, 0, len(body)):
         if field.number == 5:
             _validate(body, field.start, field.end, SERIES_V2)
             out += _field(b"\x0a", _series_v1(body, field, symbols, described))
     return bytes(out) + b"".join(described.values())
 
 
-def _series_v1(body: bytes, field: _Field, symbols: _Symbols, described: dict[bytes, bytes]) -> bytes:
+def _series_v1(body: bytes, field: Field, symbols: _Symbols, described: dict[bytes, bytes]) -> bytes:
     """Return a valid 2.0 series as 1.0 message, and remember the metadata of a family that has none yet."""
     labels = symbols.labels(field)
     out = bytearray(_put_labels(labels))
-    for part in _fields(body, field.start, field.end):
+    for part in fields(body, field.start, field.end):
         if part.number == 2:
             out += _field(b"\x12", body[part.start : part.end])
         elif part.number == 3:
             out += _field(b"\x22", body[part.start : part.end])
         elif part.number == 4:
-            kept = (item for item in _fields(body, part.start, part.end) if item.number != 1)
+            kept = (item for item in fields(body, part.start, part.end) if item.number != 1)
             rest = b"".join(body[item.tag : item.end] for item in kept)
             out += _field(b"\x1a", _put_labels(symbols.labels(part)) + rest)
         elif part.number == 5:
@@ -438,14 +438,14 @@ def _name(labels: Labels) -> bytes:
     return next((value for name, value in labels if name == b"__name__"), b"")
 
 
-def _describe(body: bytes, field: _Field, name: bytes, symbols: _Symbols, described: dict[bytes, bytes]) -> None:
+def _describe(body: bytes, field: Field, name: bytes, symbols: _Symbols, described: dict[bytes, bytes]) -> None:
     """Turn the metadata of a series into that of its family, the first of a request."""
     kind, texts = 0, {3: b"", 4: b""}
-    for part in _fields(body, field.start, field.end):
+    for part in fields(body, field.start, field.end):
         if part.number == 1:
-            kind = _varint(body, part.start, part.end)[0]
+            kind = read_varint(body, part.start, part.end)[0]
         elif part.number in texts:
-            texts[part.number] = symbols.get(_varint(body, part.start, part.end)[0], part.start)
+            texts[part.number] = symbols.get(read_varint(body, part.start, part.end)[0], part.start)
     if kind in _SUFFIXED_TYPES:
         name = next((name[: -len(suffix)] for suffix in _SUFFIXES if name.endswith(suffix)), name)
     if not name or name in described or not (kind or texts[3] or texts[4]):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
 
+from tocsin.ingest.hosts import TargetLabels
 from tocsin.ingest.interface import Verdict
 
 NAME, IDENT = b"__name__", b"ident"
@@ -22,6 +22,7 @@ class DropReason:
     RULE = "drop_rule"
     DUPLICATE = "duplicate_label"
     RELABEL = "relabel"
+    QUEUE = "queue_full"
 
 
 class Take(Enum):
@@ -43,33 +44,6 @@ COLLECTOR = IdentRule(((b"agent_hostname", Take.RENAME), (b"hostname", Take.COPY
 
 COLLECTOR_OR_HOST = IdentRule((*COLLECTOR.sources, (b"host", Take.RENAME)))
 """As `COLLECTOR`, and with neither label `host` is renamed (query `ignore_host=false`)."""
-
-EXPLICIT = IdentRule()
-"""Only `ident` itself, for protocols that have determined it."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """What a registered host adds to its series."""
-
-    labels: Mapping[bytes, bytes] = field(default_factory=dict)
-    group_label: bytes = b""
-    """Value of the business-group label, empty for none."""
-
-
-class TargetLabels(Protocol):
-    """The registered hosts, as far as ingest needs them."""
-
-    def lookup(self, ident: str) -> Target | None:
-        """Return a host, or None when it is not registered."""
-
-
-class NoTargets:
-    """A gateway that knows no hosts."""
-
-    def lookup(self, ident: str) -> Target | None:
-        """Return None: no host is registered."""
-        return None
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,8 @@ class Writer(ABC):
 
     url: str
     """Label of the backend in metrics: the configured address, without secrets."""
+    metadata: bool = False
+    """Whether the backend wants metadata: batches of no series whose body holds ``WriteRequest.metadata`` fields."""
 
     @abstractmethod
     def write(self, batch: Batch) -> WriteResult:
@@ -135,10 +137,15 @@ class WriterType(ABC):
     config_key: ClassVar[str] = ""
     settings: ClassVar[type | None] = None
     """Section class of one element of that array (keys ``AsyncWrite`` and ``WriteRelabels`` are the gateway's)."""
+    critical: ClassVar[bool] = True
+    """Whether its writers are critical unless ``AsyncWrite`` is set; false makes them all non-critical."""
 
     @abstractmethod
     def build(self, settings: Any, context: WriterContext) -> Writer:
-        """Return a writer for one element of the configuration; raise ``SettingsError`` for values that cannot work."""
+        """Return a writer for one element of the configuration; raise ``SettingsError`` for values that cannot work.
+
+        Called before the workers are forked: connect, and start threads, no earlier than at the first ``write``.
+        """
 
     def implied(self, context: WriterContext) -> Sequence[Any]:
         """Return elements that are configured by other means, like the embedded store's own critical writer."""

@@ -1,0 +1,300 @@
+"""One backend as the gateway sees it: relabelling, attempts, and where every entry ends up."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tocsin.ingest.decode import decode_chunk
+from tocsin.ingest.interface import CacheStats
+from tocsin.ingest.metrics import LOST, GatewayMetrics, Lost
+from tocsin.ingest.relabel import Relabeler, RelabelRule
+from tocsin.ingest.spool import Spool
+from tocsin.ingest.throttle import Throttle
+from tocsin.ingest.wire import wire
+from tocsin.plugin import Batch, WriteError, Writer, WriteResult
+
+log = logging.getLogger(__name__)
+
+ASYNC_ATTEMPTS = 3
+ASYNC_BATCHES = max(16, os.cpu_count() or 1)
+"""Batches that a writer with `AsyncWrite` has under way at once."""
+METADATA_WAITING = 64
+
+
+@dataclass(frozen=True)
+class OutletOptions:
+    """What the gateway's settings say about one backend."""
+
+    critical: bool = True
+    retry_count: int = 1000
+    retry_interval: float = 1.0
+    relabel: Sequence[RelabelRule] = ()
+    relabel_cache_size: int = 1_000_000
+    spool_directory: Path | None = None
+    spool_max_bytes: int = 1 << 30
+
+    @property
+    def attempts(self) -> int:
+        """Attempts to write a batch."""
+        return self.retry_count if self.critical else min(self.retry_count, ASYNC_ATTEMPTS)
+
+
+class Outlet:
+    """Hands batches to a writer, one call of `deliver` per batch and thread, and counts what became of them."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        options: OutletOptions,
+        metrics: GatewayMetrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.writer, self.options, self._metrics, self._clock = writer, options, metrics, clock
+        url = self.url = writer.url
+        self._write, self._error = metrics.write.labels(url), metrics.write_error.labels(url)
+        self._written, self._duration = metrics.written.labels(url), metrics.duration.labels(url)
+        self._lost = {reason: metrics.lost.labels(url, reason) for reason in LOST}
+        self._relabel = (
+            wire.LabelCache(Relabeler(options.relabel), options.relabel_cache_size) if options.relabel else None
+        )
+        self._given_up = threading.Event()
+        self._stopping = threading.Event()
+        self._warnings = Throttle(log)
+        self._metadata: deque[bytes] = deque(maxlen=METADATA_WAITING)
+        self._spool: Spool | None = None
+        self._replay: threading.Thread | None = None
+        self._places = threading.BoundedSemaphore(ASYNC_BATCHES)
+        self._lock = threading.Lock()
+        self._under_way: dict[int, Batch] = {}
+        self._lost_at_end = 0
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Open the spool and start the threads that are not tied to a queue; call it after the fork."""
+        if self.options.spool_directory is not None:
+            try:
+                self._spool = Spool(
+                    self.options.spool_directory, self.url, self.options.spool_max_bytes, self._spool_lost, self._clock
+                )
+            except OSError as error:
+                log.error("Pushgw.WriterOpt.SpoolDir: no spool for %s: %s", self.url, error)
+        if self._spool is not None:
+            self._replay = threading.Thread(target=self._replay_all, name=f"spool {self.url}", daemon=True)
+            self._replay.start()
+
+    def give_up(self) -> None:
+        """End all retries: what is not written now goes to the spool, or is lost and counted."""
+        self._given_up.set()
+
+    def close(self) -> int:
+        """End; the queues have been drained or given up before. Return the entries that were lost in doing so.
+
+        A batch whose answer the backend still owes goes to the spool: better twice than never.
+        """
+        self._given_up.set()
+        self._stopping.set()
+        with self._lock:
+            stuck, self._under_way = list(self._under_way.values()), {}
+        for batch in stuck:
+            if not self._spooled(batch):
+                self._lose_at_end(batch.series)
+        if self._replay is not None:
+            self._replay.join(self.options.retry_interval + 1)
+        if self._spool is not None:
+            self._spool.close()
+        self.writer.close()
+        return self._lost_at_end
+
+    @property
+    def in_flight(self) -> int:
+        """Entries taken from the queues whose fate is open."""
+        with self._lock:
+            return sum(batch.series for batch in self._under_way.values())
+
+    # --- batches ---
+
+    def take(self, batch: Batch) -> None:
+        """Accept a batch from a queue: written when this returns, unless the backend is not critical."""
+        with self._lock:
+            self._under_way[id(batch)] = batch
+        if self.options.critical:
+            self._deliver(batch)
+        elif self._places.acquire(blocking=False):
+            threading.Thread(target=self._deliver_async, args=(batch,), name=f"async {self.url}", daemon=True).start()
+        else:
+            self._busy(batch)
+
+    def lose(self, series: int, reason: str) -> None:
+        """Count entries that do not reach the backend."""
+        self._lost[reason].inc(series)
+        self._warnings.warning(lambda: f"{self.url}: {series} series lost: {reason}")
+
+    def offer_metadata(self, metadata: bytes) -> bool:
+        """Pass metadata on with the next batch if the backend wants it; return whether it does."""
+        if self.writer.metadata:
+            self._metadata.append(metadata)
+        return self.writer.metadata
+
+    def relabel_stats(self) -> CacheStats | None:
+        """Return the counters of the relabelling cache."""
+        return self._relabel.stats() if self._relabel is not None else None
+
+    def show_spool(self) -> None:
+        """Bring the metrics of the spool up to date."""
+        if self._spool is None:
+            return
+        stored = self._spool.stored()
+        self._metrics.spool_entries.labels(self.url).set(stored.series)
+        self._metrics.spool_bytes.labels(self.url).set(stored.bytes)
+        self._metrics.spool_age.labels(self.url).set(max(0.0, self._clock() - stored.oldest) if stored.oldest else 0)
+
+    def _deliver_async(self, batch: Batch) -> None:
+        try:
+            self._deliver(batch)
+        finally:
+            self._places.release()
+
+    def _busy(self, batch: Batch) -> None:
+        self._landed(batch)
+        if not self._spooled(batch):
+            self._write.inc(batch.series)
+            self._error.inc(batch.series)
+            self.lose(batch.series, Lost.BUSY)
+
+    def _deliver(self, batch: Batch) -> None:
+        """Relabel a batch and write it; every entry of it is counted when this returns."""
+        try:
+            ready = self._relabelled(batch)
+            if ready.series:
+                self._write.inc(ready.series)
+                with self._duration.time():
+                    self._write_or_keep(ready)
+            self._flush_metadata()
+        except Exception:
+            log.exception("%s: a batch could not be handled", self.url)
+            self.lose(batch.series, Lost.INTERNAL)
+        finally:
+            self._landed(batch)
+
+    def _lose_at_end(self, series: int) -> None:
+        with self._lock:
+            self._lost_at_end += series
+        self.lose(series, Lost.SHUTDOWN)
+
+    def _landed(self, batch: Batch) -> None:
+        with self._lock:
+            self._under_way.pop(id(batch), None)
+
+    def _relabelled(self, batch: Batch) -> Batch:
+        if self._relabel is None:
+            return batch
+        result = wire.rewrite(batch.body, self._relabel)
+        if dropped := sum(result.dropped.values()):
+            self._lost[Lost.RELABEL].inc(dropped)
+        if not result.chunks:
+            return Batch(b"", 0, 0)
+        [chunk] = result.chunks
+        return Batch(chunk.data, chunk.series, chunk.samples)
+
+    def _write_or_keep(self, batch: Batch) -> None:
+        """Write a batch; when that fails keep it in the spool, or try again until there is no more point in it."""
+        if self._spool is not None and not self._spool.empty and self._spooled(batch):
+            return
+        for attempt in range(1, self.options.attempts + 1):
+            if self._given_up.is_set():
+                if not self._spooled(batch):
+                    self._lose_at_end(batch.series)
+                return
+            pause = self._attempt(batch)
+            if pause is None or self._spooled(batch):
+                return
+            if attempt < self.options.attempts:
+                self._given_up.wait(pause)
+        self.lose(batch.series, Lost.RETRIES)
+
+    def _attempt(self, batch: Batch) -> float | None:
+        """Try once; return None when the backend has answered for good, else the seconds to wait before the next try."""
+        try:
+            result = self.writer.write(batch)
+        except WriteError as error:
+            self._failed(batch, error)
+            return max(self.options.retry_interval, error.retry_after or 0.0)
+        except Exception as error:
+            log.debug("%s: the writer failed", self.url, exc_info=True)
+            self._failed(batch, error)
+            return self.options.retry_interval
+        self._count(batch, result)
+        return None
+
+    def _failed(self, batch: Batch, error: Exception) -> None:
+        self._error.inc(batch.series)
+        self._warnings.warning(
+            lambda: f"{self.url}: {batch.series} series not written: {error}; one of them: {_example(batch)}"
+        )
+
+    def _count(self, batch: Batch, result: WriteResult) -> None:
+        if not result.refused_with:
+            self._written.inc(batch.series)
+            return
+        self._metrics.rejected.labels(self.url, str(result.refused_with)).inc(batch.series)
+        self._warnings.warning(
+            lambda: (
+                f"{self.url}: refused {batch.series} series with {result.refused_with}: {result.detail}; "
+                f"one of them: {_example(batch)}"
+            )
+        )
+
+    def _flush_metadata(self) -> None:
+        if self._metadata:
+            waiting = b"".join(self._metadata.popleft() for _ in range(len(self._metadata)))
+            try:
+                self.writer.write(Batch(waiting, 0, 0))
+            except Exception:
+                log.debug("%s: metadata not written", self.url, exc_info=True)
+
+    # --- spool ---
+
+    def _spooled(self, batch: Batch) -> bool:
+        """Keep a batch on disk; return whether it is there."""
+        if self._spool is None:
+            return False
+        try:
+            self._spool.append(batch)
+        except OSError as error:
+            reason = str(error)
+            self._warnings.warning(lambda: f"{self.url}: the spool does not take a batch: {reason}")
+            return False
+        return True
+
+    def _spool_lost(self, series: int, how: str) -> None:
+        self.lose(series, Lost.SPOOL if how == "full" else Lost.TORN)
+
+    def _replay_all(self) -> None:
+        """Write what the spool holds, oldest first, for as long as the process lives."""
+        assert self._spool is not None
+        pause = 0.0
+        while not self._stopping.wait(pause):
+            pause = self.options.retry_interval
+            try:
+                while not self._given_up.is_set() and (head := self._spool.head()) is not None:
+                    wait = self._attempt(head.batch)
+                    if wait is not None:
+                        pause = wait
+                        break
+                    self._spool.done(head)
+            except Exception as error:
+                reason = str(error)
+                self._warnings.warning(lambda: f"{self.url}: reading the spool failed: {reason}")  # noqa: B023
+
+
+def _example(batch: Batch) -> str:
+    """Return the first series of a batch as text."""
+    return str(next(decode_chunk(batch.body), ""))
