@@ -27,7 +27,7 @@ class Run:
         self.extra = extra
 
     def charge(self, values: Iterable[Any], cost: int = 1) -> None:
-        """Pay for work on these values, ``cost`` times the usual price; raises :class:`LimitError` when the allowance is used up."""
+        """Pay for work on these values, ``cost`` times the usual price; :class:`LimitError` once the allowance is used up."""
         steps = 1
         for value in values:
             if isinstance(value, _SIZED):

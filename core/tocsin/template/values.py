@@ -62,7 +62,8 @@ class Function:
 
     ``params`` names the kinds of the leading arguments (see ``KINDS``), ``rest`` the kind of further ones (``None``:
     no more are allowed); at least ``required`` arguments must be given (default: all of ``params``).
-    ``cost`` multiplies what a call takes from the allowance of work. ``call`` raises :class:`~tocsin.template.errors.CallError` for bad input.
+    ``cost`` multiplies what a call takes from the allowance of work.
+    ``call`` raises :class:`~tocsin.template.errors.CallError` for bad input.
     """
 
     name: str
