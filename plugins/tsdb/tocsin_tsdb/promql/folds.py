@@ -13,12 +13,12 @@ from typing import TypeAlias
 import numpy as np
 
 from .context import Control
+from .doubled import Prefixes
 from .frames import Windows
-from .interface import Float64Array, Int64Array
+from .interface import BoolArray, Float64Array, Int64Array
 
-_CHUNK_CELLS = 1 << 14
+_CHUNK_CELLS = 1 << 12
 _GATHER_SAMPLES = 1 << 20
-_EXACT_INTEGERS = float(1 << 53)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class Chunk:
 ChunkFunction: TypeAlias = Callable[[Chunk], Float64Array]
 
 
-def chunks(windows: Windows, minimum: int, control: Control, most_samples: int | None = None) -> Iterator[Chunk]:
-    """Yield all windows with at least `minimum` samples; `most_samples` bounds a chunk's windows x longest window."""
+def chunks(windows: Windows, chosen: BoolArray, control: Control, most_samples: int | None = None) -> Iterator[Chunk]:
+    """Yield the chosen windows, which must not be empty; `most_samples` bounds a chunk's windows x longest window."""
     counts = windows.counts.ravel()
-    cells = np.flatnonzero(counts >= minimum)
+    cells = np.flatnonzero(chosen)
     counts = counts[cells]
     longest = int(counts.max(initial=0))
     if longest - int(counts.min(initial=longest)) > 0:
@@ -60,12 +60,14 @@ def chunks(windows: Windows, minimum: int, control: Control, most_samples: int |
         start = stop
 
 
-def fold(windows: Windows, minimum: int, control: Control, function: ChunkFunction) -> Float64Array:
-    """Apply a function to all windows with at least `minimum` samples; the others get 0. Returns [series x steps]."""
-    out = np.zeros(windows.low.size)
-    for chunk in chunks(windows, minimum, control):
-        out[chunk.cells] = function(chunk)
-    return out.reshape(windows.low.shape)
+def fold(
+    windows: Windows, chosen: BoolArray, control: Control, function: ChunkFunction, out: Float64Array | None = None
+) -> Float64Array:
+    """Apply a function to the chosen windows; the others keep `out` (0 if not given). Returns [series x steps]."""
+    result = np.zeros(windows.low.size) if out is None else out.ravel()
+    for chunk in chunks(windows, chosen, control):
+        result[chunk.cells] = function(chunk)
+    return result.reshape(windows.low.shape)
 
 
 def fold_padded(
@@ -76,7 +78,7 @@ def fold_padded(
     `function` gets [windows x longest] values, padded with +Inf, and the lengths; it may overwrite the values.
     """
     out = np.zeros(windows.low.size)
-    for chunk in chunks(windows, 1, control, _GATHER_SAMPLES):
+    for chunk in chunks(windows, windows.counts > 0, control, _GATHER_SAMPLES):
         place = np.arange(int(chunk.counts[0]))
         index = np.minimum(chunk.low[:, None] + place, len(windows.values) - 1)
         padded = windows.values[index]
@@ -87,10 +89,14 @@ def fold_padded(
 
 
 def accumulate(total: Float64Array, error: Float64Array, value: Float64Array) -> None:
-    """Add in place, collecting the exact rounding errors (Neumaier's sum by Knuth's branch-free two-sum)."""
+    """Add in place, collecting the exact rounding errors (Neumaier's sum by Knuth's two-sum); overwrites `value`."""
     result = total + value
     shift = result - total
-    error += (total - (result - shift)) + (value - shift)
+    value -= shift
+    np.subtract(result, shift, out=shift)
+    np.subtract(total, shift, out=shift)
+    shift += value
+    error += shift
     total[...] = result
 
 
@@ -104,20 +110,13 @@ def compensated_sums(values: Float64Array, chunk: Chunk) -> tuple[Float64Array, 
     """Return total and collected error of every window's samples."""
     total, error = np.zeros(len(chunk.cells)), np.zeros(len(chunk.cells))
     for active, index in chunk.turns():
-        accumulate(total[:active], error[:active], values[index])
+        accumulate(total[:active], error[:active], values.take(index))
     return total, error
 
 
 def sums(windows: Windows, control: Control) -> Float64Array:
     """Return the compensated sum of every window, [series x steps]."""
     values = windows.values
-    if is_exact(values):
-        prefix = np.concatenate(([0.0], np.cumsum(values)))
-        difference: Float64Array = prefix[windows.high] - prefix[windows.low]
-        return difference
-    return fold(windows, 1, control, lambda chunk: settle(*compensated_sums(values, chunk)))
-
-
-def is_exact(values: Float64Array) -> bool:
-    """Tell whether all values are integers so small that no sum of them can round: then prefix sums are exact."""
-    return bool(np.abs(values).sum() < _EXACT_INTEGERS and (np.rint(values) == values).all())
+    quick = Prefixes(values).window(windows.low, windows.high)
+    doubtful = (windows.counts > 0) & ~quick.trusted()
+    return fold(windows, doubtful, control, lambda chunk: settle(*compensated_sums(values, chunk)), quick.value())

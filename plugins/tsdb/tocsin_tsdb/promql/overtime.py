@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from .context import Control
-from .folds import Chunk, accumulate, compensated_sums, fold, fold_padded, is_exact, sums
+from .doubled import Prefixes
+from .folds import Chunk, accumulate, compensated_sums, fold, fold_padded, sums
 from .frames import Windows
 from .interface import ExecutionError, Float64Array, Int64Array
 
@@ -24,19 +25,20 @@ def at_index(windows: Windows, index: Int64Array, source: Float64Array | Int64Ar
 
 def average(windows: Windows, control: Control) -> Float64Array:
     """Return the mean: compensated sum by count, or, where that overflows, the incremental mean."""
-    if is_exact(windows.values):
-        return sums(windows, control) / np.maximum(windows.counts, 1)
+    counts = windows.counts
+    quick = Prefixes(windows.values).window(windows.low, windows.high)
+    doubtful = (counts > 0) & ~quick.trusted()
+    return fold(windows, doubtful, control, lambda chunk: _mean(windows.values, chunk), quick.value() / counts)
 
-    def mean(chunk: Chunk) -> Float64Array:
-        total, error = compensated_sums(windows.values, chunk)
-        result = np.where(np.isfinite(total), total / chunk.counts + error / chunk.counts, total)
-        overflown = np.flatnonzero(np.isinf(total))
-        if len(overflown):
-            part = Chunk(chunk.cells[overflown], chunk.low[overflown], chunk.counts[overflown])
-            result[overflown] = _incremental_mean(windows.values, part)
-        return result
 
-    return fold(windows, 1, control, mean)
+def _mean(values: Float64Array, chunk: Chunk) -> Float64Array:
+    total, error = compensated_sums(values, chunk)
+    result = np.where(np.isfinite(total), total / chunk.counts + error / chunk.counts, total)
+    overflown = np.flatnonzero(np.isinf(total))
+    if len(overflown):
+        part = Chunk(chunk.cells[overflown], chunk.low[overflown], chunk.counts[overflown])
+        result[overflown] = _incremental_mean(values, part)
+    return result
 
 
 def _incremental_mean(values: Float64Array, chunk: Chunk) -> Float64Array:
@@ -59,7 +61,7 @@ def _incremental_mean(values: Float64Array, chunk: Chunk) -> Float64Array:
         chosen = incremental[:active]
         mean[:active] = np.where(chosen, weighed, mean[:active])
         direct, direct_rest = total[:active].copy(), error[:active].copy()
-        accumulate(direct, direct_rest, value)
+        accumulate(direct, direct_rest, value.copy())
         total[:active] = np.where(chosen, total[:active], direct)
         kept = np.where(np.isfinite(direct), direct_rest, 0.0)
         error[:active] = np.where(chosen, np.where(finite, rest, 0.0), kept)
@@ -101,23 +103,26 @@ def extreme_time(windows: Windows, control: Control, *, largest: bool) -> Float6
             when[:active] = np.where(reached, index, when[:active])
         return windows.timestamps[when] / 1000
 
-    return fold(windows, 1, control, moment)
+    return fold(windows, windows.counts > 0, control, moment)
 
 
 def variance(windows: Windows, control: Control) -> Float64Array:
-    """Return the population variance (compensated Welford)."""
+    """Return the population variance, by Welford's method with compensated sums."""
+    values = windows.values
 
     def spread(chunk: Chunk) -> Float64Array:
         mean, mean_error, total, error = np.zeros((4, len(chunk.cells)))
         for k, (active, index) in enumerate(chunk.turns()):
-            value = windows.values[index]
+            value = values.take(index)
             delta = value - (mean[:active] + mean_error[:active])
             accumulate(mean[:active], mean_error[:active], delta / (k + 1))
-            accumulate(total[:active], error[:active], delta * (value - (mean[:active] + mean_error[:active])))
+            value -= mean[:active] + mean_error[:active]
+            value *= delta
+            accumulate(total[:active], error[:active], value)
         result: Float64Array = (total + error) / chunk.counts
         return result
 
-    return fold(windows, 1, control, spread)
+    return fold(windows, windows.counts > 0, control, spread)
 
 
 def quantile(windows: Windows, control: Control, q: Float64Array) -> Float64Array:
@@ -201,7 +206,7 @@ def smoothing(windows: Windows, control: Control, level: Float64Array, trend: Fl
             current[:active] = smoothed
         return current
 
-    return fold(windows, 2, control, smooth)
+    return fold(windows, windows.counts > 1, control, smooth)
 
 
 Kernel = Callable[[Windows, Control], Float64Array]

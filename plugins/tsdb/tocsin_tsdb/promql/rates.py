@@ -9,6 +9,7 @@ from .folds import Chunk, accumulate, fold
 from .frames import Windows
 from .interface import BoolArray, Float64Array, Int64Array
 
+_BLOCK_CELLS = 1 << 14
 _EXTRAPOLATION_THRESHOLD = 1.1
 """A window's edge farther from the outermost sample than this many average intervals is not extrapolated to."""
 
@@ -23,29 +24,48 @@ def _ends(windows: Windows, minimum: int) -> tuple[BoolArray, Int64Array, Int64A
 
 def extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> tuple[Float64Array, BoolArray]:
     """Return `rate` (counter, per second), `increase` (counter) or `delta` of every window with two samples."""
-    enough, first, last = _ends(windows, 2)
+    result, enough = np.zeros(windows.low.shape), windows.counts >= 2
     if not enough.any():
-        return np.zeros(enough.shape), enough
+        return result, enough
+    resets = _resets_before(windows) if counter else None
+    seconds = windows.range_ms / 1000 if per_second else 1.0
+    rows = max(1, _BLOCK_CELLS // windows.low.shape[1])
+    for start in range(0, len(result), rows):  # blocks that stay in the processor's cache
+        block = slice(start, start + rows)
+        _extrapolate(windows, enough[block], block, resets, seconds, result[block])
+    return result, enough
+
+
+def _extrapolate(
+    windows: Windows,
+    enough: BoolArray,
+    block: slice,
+    resets: tuple[Int64Array, Int64Array] | None,
+    seconds: float,
+    result: Float64Array,
+) -> None:
+    """Compute the extrapolated increase of a block of series, divided by `seconds`, into `result`.
+
+    Windows that are too short get anything.
+    """
+    last = np.where(enough, windows.high[block] - 1, 1)
+    first = np.where(enough, windows.low[block], 0)
     first_value = windows.values[first]
-    result = windows.values[last] - first_value
-    if counter:
-        _add_resets(windows, enough, first, last, result)
+    np.subtract(windows.values[last], first_value, out=result)
+    if resets is not None:
+        _add_resets(windows, resets, first, last, result)
     first_time, last_time = windows.timestamps[first], windows.timestamps[last]
     sampled = (last_time - first_time) / 1000
-    average = sampled / np.maximum(windows.counts - 1, 1)
+    average = sampled / (last - first)
     threshold = average * _EXTRAPOLATION_THRESHOLD
     to_start = (first_time - windows.starts) / 1000
     to_end = (windows.ends - last_time) / 1000
-    to_start = np.where(to_start >= threshold, average / 2, to_start)
-    if counter:  # a counter cannot have been negative: do not extrapolate beyond its zero point
-        rising = (result > 0) & (first_value >= 0)
-        to_zero = np.where(rising, sampled * (first_value / np.where(rising, result, 1.0)), to_start)
-        to_start = np.where(to_zero < to_start, to_zero, to_start)
-    to_end = np.where(to_end >= threshold, average / 2, to_end)
-    factor = (sampled + to_start + to_end) / sampled
-    if per_second:
-        factor /= windows.range_ms / 1000
-    return result * factor, enough
+    np.divide(average, 2, out=to_start, where=to_start >= threshold)
+    if resets is not None:  # a counter cannot have been negative: do not extrapolate beyond its zero point
+        to_zero = sampled * (first_value / result)
+        np.copyto(to_start, to_zero, where=(result > 0) & (first_value >= 0) & (to_zero < to_start))
+    np.divide(average, 2, out=to_end, where=to_end >= threshold)
+    result *= (sampled + to_start + to_end) / sampled / seconds
 
 
 def _resets_before(windows: Windows) -> tuple[Int64Array, Int64Array]:
@@ -57,11 +77,15 @@ def _resets_before(windows: Windows) -> tuple[Int64Array, Int64Array]:
     return np.concatenate(([0], np.cumsum(falling))), np.flatnonzero(falling) + 1
 
 
-def _add_resets(windows: Windows, enough: BoolArray, first: Int64Array, last: Int64Array, result: Float64Array) -> None:
+def _add_resets(
+    windows: Windows, resets: tuple[Int64Array, Int64Array], first: Int64Array, last: Int64Array, result: Float64Array
+) -> None:
     """Add to each window's result the values that its resets lost."""
-    seen, where = _resets_before(windows)
+    seen, where = resets
+    if not len(where):
+        return
     start, count = seen[first], seen[last] - seen[first]
-    rows, columns = np.nonzero(enough & (count > 0))
+    rows, columns = np.nonzero(count > 0)
     start, count = start[rows, columns], count[rows, columns]
     turn = 0
     while len(rows):
@@ -112,36 +136,41 @@ def regression(
 
     The intercept is taken at `intercept_times` [steps], or at the window's first sample.
     """
-    enough, first, _ = _ends(windows, 2)
-    if intercept_times is None:
-        origin = windows.timestamps[first] if len(windows.timestamps) else first
-    else:
-        origin = np.broadcast_to(intercept_times, first.shape)
-    slopes, intercepts = np.zeros(first.size), np.zeros(first.size)
-    origins = origin.ravel()
+    enough, first, last = _ends(windows, 2)
+    if not enough.any():
+        return np.zeros(enough.shape), np.zeros(enough.shape), enough
+    origin = windows.timestamps[first] if intercept_times is None else np.broadcast_to(intercept_times, first.shape)
+    origins, intercepts = origin.ravel(), np.zeros(first.size)
 
     def line(chunk: Chunk) -> Float64Array:
-        slope, intercept = _line(windows, chunk, origins[chunk.cells])
-        intercepts[chunk.cells] = intercept
+        slope, intercepts[chunk.cells] = _line(windows, chunk, origins[chunk.cells])
         return slope
 
-    slopes = fold(windows, 2, control, line)
-    return slopes, intercepts.reshape(first.shape), enough
+    seen = _differences(windows.values)
+    constant = enough & (seen[first] == seen[last])
+    slopes = fold(windows, enough & ~constant, control, line)
+    level = np.where(np.isinf(windows.values[first]), np.nan, windows.values[first])
+    intercept = np.where(constant, level, intercepts.reshape(first.shape))
+    return np.where(constant, level * 0.0, slopes), intercept, enough
+
+
+def _differences(values: Float64Array) -> Int64Array:
+    """Return how many samples up to and including each one differ from their predecessor (NaN always does)."""
+    return np.concatenate(([0], np.cumsum(values[1:] != values[:-1])))
 
 
 def _line(windows: Windows, chunk: Chunk, origins: Int64Array) -> tuple[Float64Array, Float64Array]:
+    """Fit a line to each window, with compensated sums."""
     size = len(chunk.cells)
-    total, error = np.zeros((4, size)), np.zeros((4, size))
-    initial = windows.values[chunk.low]
-    constant = np.ones(size, dtype=np.bool_)
+    total, error, terms = np.zeros((4, size)), np.zeros((4, size)), np.empty((4, size))
     for active, index in chunk.turns():
-        x = (windows.timestamps[index] - origins[:active]) / 1000
-        y = windows.values[index]
-        accumulate(total[:, :active], error[:, :active], np.stack((x, y, x * y, x * x)))
-        constant[:active] &= y == initial[:active]
+        x, y, xy, xx = terms[:, :active]
+        np.divide(windows.timestamps.take(index) - origins[:active], 1000, out=x)
+        windows.values.take(index, out=y, mode="clip")
+        np.multiply(x, y, out=xy)
+        np.multiply(x, x, out=xx)
+        accumulate(total[:, :active], error[:, :active], terms[:, :active])
     sum_x, sum_y, sum_xy, sum_xx = total + error
     n = chunk.counts.astype(np.float64)
     slope = (sum_xy - sum_x * sum_y / n) / (sum_xx - sum_x * sum_x / n)
-    intercept = sum_y / n - slope * sum_x / n
-    slope = np.where(constant, np.where(np.isinf(initial), np.nan, 0.0), slope)
-    return slope, np.where(constant, np.where(np.isinf(initial), np.nan, initial), intercept)
+    return slope, sum_y / n - slope * sum_x / n

@@ -7,7 +7,18 @@ from itertools import compress
 import numpy as np
 import orjson
 
-from .interface import Float64Array, Int64Array, Labels, Matrix, QueryValue, Scalar, Selection, String, Vector
+from .interface import (
+    BoolArray,
+    Float64Array,
+    Int64Array,
+    Labels,
+    Matrix,
+    QueryValue,
+    Scalar,
+    Selection,
+    String,
+    Vector,
+)
 from .numbers import format_json
 
 _PLAIN_MIN, _PLAIN_MAX = 1e-5, 1e15
@@ -22,19 +33,24 @@ def render_data(value: QueryValue) -> bytes:
         case String():
             return _data("string", _point(value.timestamp_ms, value.value))
         case Vector():
-            return _data("vector", _list(_vector(value)))
+            return _list("vector", _vector(value))
         case Matrix():
-            return _data("matrix", _list(_matrix(value)))
+            return _list("matrix", _matrix(value))
         case Selection():
-            return _data("matrix", _list(_selection(value)))
+            return _list("matrix", _selection(value))
 
 
 def _data(kind: str, result: bytes) -> bytes:
     return b'{"resultType":"%b","result":%b}' % (kind.encode(), result)
 
 
-def _list(items: list[bytes]) -> bytes:
-    return b"[" + b",".join(items) + b"]"
+def _list(kind: str, items: list[bytes]) -> bytes:
+    head = b'{"resultType":"%b","result":[' % kind.encode()
+    if items:  # one join over everything, for these texts are long
+        items[0] = head + items[0]
+        items[-1] += b"]}"
+        return b",".join(items)
+    return head + b"]}"
 
 
 def _point(timestamp_ms: int, text: str) -> bytes:
@@ -54,13 +70,22 @@ def time_token(timestamp_ms: int) -> bytes:
 
 def value_tokens(values: Float64Array) -> list[bytes]:
     """Return every value's text."""
+    return _tokens(values, np.flatnonzero(~_is_plain(values)).tolist())
+
+
+def _is_plain(values: Float64Array) -> BoolArray:
+    """Tell which values orjson writes as Go does."""
+    size = np.abs(values)
+    plain: BoolArray = ((size >= _PLAIN_MIN) & (size < _PLAIN_MAX)) | (size == 0)
+    return plain
+
+
+def _tokens(values: Float64Array, odd: list[int]) -> list[bytes]:
     if not len(values):
         return []
-    raw = orjson.dumps(np.ascontiguousarray(values), option=orjson.OPT_SERIALIZE_NUMPY)
+    raw = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
     tokens = (raw[1:-1] + b",").replace(b".0,", b",")[:-1].split(b",")
-    size = np.abs(values)
-    plain = (size >= _PLAIN_MIN) & (size < _PLAIN_MAX) | (size == 0)
-    for index in np.flatnonzero(~plain).tolist():
+    for index in odd:
         tokens[index] = format_json(float(values[index])).encode()
     return tokens
 
@@ -74,14 +99,17 @@ def _vector(value: Vector) -> list[bytes]:
 
 def _matrix(value: Matrix) -> list[bytes]:
     times = _time_prefixes(value.timestamps)
+    values = np.ascontiguousarray(value.values)
     counts = np.count_nonzero(value.present, axis=1).tolist()
+    odd = np.count_nonzero(value.present & ~_is_plain(values), axis=1).tolist()
     out = []
     for row, labels in enumerate(value.labels):
-        if counts[row] == len(times):
-            out.append(_series(labels, times, value.values[row]))
-        else:
+        prefixes, numbers = times, values[row]
+        if counts[row] < len(times):
             there = value.present[row]
-            out.append(_series(labels, list(compress(times, there.tolist())), value.values[row][there]))
+            prefixes, numbers = list(compress(times, there.tolist())), numbers[there]
+        texts = value_tokens(numbers) if odd[row] else _tokens(numbers, [])
+        out.append(_series(labels, prefixes, texts))
     return out
 
 
@@ -89,7 +117,7 @@ def _selection(value: Selection) -> list[bytes]:
     out = []
     for row, labels in enumerate(value.labels):
         part = slice(int(value.offsets[row]), int(value.offsets[row + 1]))
-        out.append(_series(labels, _time_prefixes(value.timestamps[part]), value.values[part]))
+        out.append(_series(labels, _time_prefixes(value.timestamps[part]), value_tokens(value.values[part])))
     return out
 
 
@@ -98,9 +126,12 @@ def _time_prefixes(timestamps: Int64Array) -> list[bytes]:
     return [b'"],[%b,"' % time_token(each) for each in timestamps.tolist()]
 
 
-def _series(labels: Labels, prefixes: list[bytes], values: Float64Array) -> bytes:
-    tokens: list[bytes] = [b""] * (2 * len(prefixes))
-    tokens[0::2] = prefixes
-    tokens[1::2] = value_tokens(values)
-    points = b"".join(tokens)[3:] + b'"]' if tokens else b""
-    return b'{"metric":%b,"values":[%b]}' % (_metric(labels), points)
+def _series(labels: Labels, prefixes: list[bytes], texts: list[bytes]) -> bytes:
+    """Return one series; `prefixes` and `texts` are as long as it has points, at least one."""
+    pieces: list[bytes] = [b""] * (2 * len(prefixes) + 2)
+    pieces[0] = b'{"metric":%b,"values":[[' % _metric(labels)
+    pieces[1:-1:2] = prefixes
+    pieces[2:-1:2] = texts
+    pieces[1] = prefixes[0][4:]
+    pieces[-1] = b'"]]}'
+    return b"".join(pieces)
