@@ -20,7 +20,7 @@ def effective_step(span: float, step: float, max_points: int) -> tuple[float, bo
     wide = float(max(1, math.ceil(span / max_points)))
     if not step:
         return wide, False
-    if math.floor(span / step) > max_points:
+    if span / step >= max_points + 1:
         return wide, True
     return step, False
 

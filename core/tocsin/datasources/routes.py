@@ -26,7 +26,6 @@ from tocsin.plugin import (
     PluginCallError,
     Raw,
     Route,
-    invalid,
     page,
     service,
     text,
@@ -45,7 +44,7 @@ def page_rows(core: Core) -> Iterable[Route]:
     yield page.post("/datasource/upsert", upsert, ADMIN, body=Body(schemas.UpsertSchema, name="models.Datasource"))
     yield page.post("/datasource/desc", describe, ADMIN, body=Body(schemas.DescSchema))
     yield page.post("/datasource/status/update", set_status, ADMIN, body=Body(schemas.StatusSchema))
-    yield page.delete("/datasource/", delete, ADMIN, body=Body(None, many=True, name="int64"))
+    yield page.delete("/datasource/", delete, ADMIN, body=Body(None, many=True, name="int64", item=int))
     yield page.get("/datasource/brief", list_brief, query)
     yield page.post("/datasource/query", select, query, body=Body(schemas.SelectSchema))
     yield page.delete("/datasource/series", delete_series, ADMIN, body=Body(schemas.DeleteSeriesSchema))
@@ -105,9 +104,6 @@ def set_status(context: Context) -> dict[str, Any]:
 
 def delete(context: Context) -> dict[str, Any]:
     """Delete datasources by id."""
-    wrong = [value for value in context.body if not isinstance(value, int) or isinstance(value, bool)]
-    if wrong:
-        raise invalid(f"json body invalid: expected an array of ids, got {wrong[0]!r} in it")
     context.core.get(Catalog).delete(context.body)
     return {}
 

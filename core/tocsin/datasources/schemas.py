@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from marshmallow import EXCLUDE, Schema, fields, pre_load, validate
+from marshmallow import EXCLUDE, Schema, ValidationError, fields, pre_load, validate
 
 INT64 = validate.Range(min=-(1 << 63), max=(1 << 63) - 1)
 
@@ -128,6 +128,15 @@ class DeleteSeriesSchema(Lenient):
     end = text(64)
 
 
+SHORTEST_STEP = 0.001
+
+
+def check_step(value: float) -> None:
+    """Refuse steps that no store of metrics can take; 0 lets the service choose."""
+    if value and not SHORTEST_STEP <= value <= 1e12:
+        raise ValidationError(f"got {value:g}, expected seconds from {SHORTEST_STEP:g}, or 0 to let the service choose")
+
+
 POSITIVE = validate.Range(min=0, min_inclusive=False, max=1e12)
 
 
@@ -137,7 +146,7 @@ class RangeQuerySchema(Lenient):
     query = fields.String(required=True, validate=validate.Length(min=1))
     start = fields.Float(required=True, validate=POSITIVE)
     end = fields.Float(required=True, validate=POSITIVE)
-    step = fields.Float(load_default=0.0, validate=validate.Range(min=0, max=1e12))
+    step = fields.Float(load_default=0.0, validate=check_step)
     max_points = fields.Integer(strict=True, load_default=0, validate=validate.Range(min=0, max=1_000_000))
 
 
@@ -146,7 +155,7 @@ class RangeBatchSchema(Lenient):
 
     datasource_id = fields.Integer(strict=True, required=True, validate=INT64)
     queries = fields.List(fields.Nested(RangeQuerySchema), required=True, validate=validate.Length(max=1000))
-    step = fields.Float(load_default=0.0, validate=validate.Range(min=0, max=1e12))
+    step = fields.Float(load_default=0.0, validate=check_step)
     max_points = fields.Integer(strict=True, load_default=0, validate=validate.Range(min=0, max=1_000_000))
 
 
