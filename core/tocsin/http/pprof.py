@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from tocsin.http.pprof_format import Frame, Profile, Sample, Stack, ValueType, encode
 
+BASE = "/api/debug/pprof/"
 HERTZ = 100
 MAX_SECONDS = {"profile": 300.0, "heap": 60.0, "allocs": 60.0}
 MAX_DEPTH = 128
@@ -133,7 +134,7 @@ class Profiler:
             case "trace":
                 raise _Refused(501, f"trace: {DESCRIPTIONS['trace']} Use profile, or goroutine?debug=2.")
             case "profile":
-                return self._timed(name, _seconds(name, query, default=30.0), self._cpu_profile)
+                return self._timed(name, _seconds(name, query), self._cpu_profile)
             case "goroutine":
                 return self._stacks(_debug(query))
             case "heap" | "allocs":
@@ -144,14 +145,14 @@ class Profiler:
 
     def _index(self) -> bytes:
         rows = "".join(
-            f'<tr><td><a href="{name}{"?debug=1" if name in COUNTED else ""}">{name}</a></td>'
+            f'<tr><td><a href="{BASE}{name}{"?debug=1" if name in COUNTED else ""}">{name}</a></td>'
             f"<td>{html.escape(text)}</td></tr>\n"
             for name, text in DESCRIPTIONS.items()
         )
         return (
             '<!doctype html>\n<html lang="en"><head><title>Profiles</title><meta charset="utf-8"></head><body>\n'
             f"<h1>Profiles of this process</h1>\n<table>\n{rows}</table>\n"
-            "<p>Give the address of one to a pprof tool, e.g. <code>go tool pprof ADDRESS/profile?seconds=10</code>."
+            f"<p>Give the address of one to a pprof tool, e.g. <code>go tool pprof http://HOST:PORT{BASE}profile?seconds=10</code>."
             " Every process of the service answers for itself.</p>\n</body></html>\n"
         ).encode()
 
@@ -186,10 +187,10 @@ class Profiler:
 
     def _heap(self, name: str, query: Mapping[str, str]) -> Page:
         debug = _debug(query)
-        if "seconds" not in query:
+        if not query.get("seconds"):
             samples = _traced_objects() if tracemalloc.is_tracing() else living_objects()
             return self._counted(name, samples, debug, DESCRIPTIONS["heap"])
-        return self._timed(name, _seconds(name, query, default=1.0), self._traced_heap)
+        return self._timed(name, _seconds(name, query), self._traced_heap)
 
     def _traced_heap(self, seconds: float) -> Profile:
         begun, start = self._wall_ns(), self._clock()
@@ -351,10 +352,8 @@ def _text(name: str, types: Sequence[ValueType], samples: Sequence[Sample], rema
     return "\n".join(parts).encode()
 
 
-def _seconds(name: str, query: Mapping[str, str], *, default: float) -> float:
-    given = query.get("seconds", "")
-    if not given:
-        return default
+def _seconds(name: str, query: Mapping[str, str]) -> float:
+    given = query.get("seconds") or "30"
     limit = MAX_SECONDS[name]
     with suppress(ValueError):
         seconds = float(given)
