@@ -1,11 +1,12 @@
 """An application with people in it, for the tests of access."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from tocsin.app import capabilities
 from tocsin.plugin.testkit import AppFactory, TestApp, WsgiClient, dat
 
 PASSWORD = "correct horse battery"
@@ -16,7 +17,6 @@ class World:
     """An application and short ways to put people, teams and groups into it."""
 
     app: TestApp
-    passwords: dict[str, str] = field(default_factory=dict)
 
     @property
     def root(self) -> WsgiClient:
@@ -65,8 +65,9 @@ MakeWorld = Callable[..., World]
 
 
 @pytest.fixture
-def make_world(make_app: AppFactory) -> MakeWorld:
-    """Return a factory of worlds: ``make_world(plugins=[...], settings={...})``."""
+def make_world(make_app: AppFactory, monkeypatch: pytest.MonkeyPatch) -> MakeWorld:
+    """Return a factory of worlds with the access capability alone: ``make_world(plugins=[...], settings={...})``."""
+    monkeypatch.setattr(capabilities, "CAPABILITIES", ("tocsin.access", "tocsin.web"))
 
     def make(settings: Mapping[str, Any] | None = None, **more: Any) -> World:
         return World(make_app(settings=settings, **more))

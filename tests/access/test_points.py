@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.app.bootstrap import route_table
-from tocsin.plugin.testkit import dat, err
+from tocsin.plugin.testkit import AppFactory, dat, err
 
 TABLE = Path(__file__).with_name("permission_points.tsv")
 MENU_ONLY = "(menu only)"
@@ -53,11 +53,11 @@ def shape(endpoint: str) -> str:
     return re.sub(r":\w+", ":", endpoint)
 
 
-def test_routes_ask_for_the_point_that_guards_them(world, rows: list[dict[str, str]]) -> None:
+def test_routes_ask_for_the_point_that_guards_them(make_app: AppFactory, rows: list[dict[str, str]]) -> None:
     """A route of core asks for the point that the table says, and only routes in the table ask for one."""
     table = {shape(e): row["point"] for row in rows if row["guards"] != MENU_ONLY for e in row["guards"].split("; ")}
     table[shape("POST /busi-group/:id/alert-rules/import-prom-rule")] = "/alert-rules/add"
-    pages = [route for route in route_table(world.app.core) if route.full_path.startswith("/api/svc/")]
+    pages = [route for route in route_table(make_app().core) if route.full_path.startswith("/api/svc/")]
     asked = {shape(f"{route.method} {route.path}"): route.access.point for route in pages}
     wrong = {e: point for e, point in asked.items() if point != table.get(e, "")}
     assert wrong == {}
