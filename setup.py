@@ -57,6 +57,7 @@ setup(
         "pluggy>=1.5",
         "prometheus-client>=0.21",
         "PyJWT>=2.10",
+        "PyYAML>=6.0",
         "urllib3>=2.2",
     ],
     extras_require={

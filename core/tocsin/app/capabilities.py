@@ -10,6 +10,8 @@ CAPABILITIES: tuple[str, ...] = (
     "tocsin.access",
     "tocsin.datasources",
     "tocsin.ingest",
+    "tocsin.events",
+    "tocsin.alerting",
     "tocsin.mcp",
     "tocsin.web",
 )

@@ -1,0 +1,24 @@
+"""Settings of the alert engine."""
+
+from __future__ import annotations
+
+from tocsin.plugin import at_least, key, section
+
+
+@section("")
+class HeartbeatSettings:
+    """How this engine takes part in its cluster."""
+
+    ip: str = key("IP", "", "address part of the instance name; empty finds it out")
+    interval_ms: int = key("Interval", 1000, "milliseconds between heartbeats", check=at_least(100))
+    engine_name: str = key("EngineName", "default", "the engine cluster; it evaluates datasources bound to this name")
+
+
+@section("Alert")
+class AlertSettings:
+    """Evaluation of alert rules."""
+
+    engine_delay: int = key("EngineDelay", 30, "seconds after start before the first evaluation", check=at_least(0))
+    query_concurrency: int = key("QueryConcurrency", 4, "queries at once to one datasource", check=at_least(1))
+    query_timeout: float = key("QueryTimeout", 30.0, "seconds a query of a rule may take", check=at_least(0.1))
+    heartbeat: HeartbeatSettings = key("Heartbeat", HeartbeatSettings, "")

@@ -1,0 +1,276 @@
+"""Rules of queries and triggers: series of several queries are joined, an expression decides.
+
+The series of a query are grouped by label set without the metric name; joins combine groups of different queries.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tocsin.alerting.evaluation import ON_CONDITION, Evaluation, Finding
+from tocsin.alerting.expression import ExpressionError, Node, compile_expression, evaluate, is_true
+from tocsin.alerting.form import dicts
+from tocsin.alerting.labels import METRIC_NAME, notation
+from tocsin.alerting.points import Point
+from tocsin.alerting.units import formatted
+
+if TYPE_CHECKING:
+    from tocsin.alerting.compiled import CompiledRule, Query
+
+DEFAULT_SEVERITY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A point with the query that it answers."""
+
+    query: Query
+    point: Point
+
+    @property
+    def name(self) -> str:
+        """The metric name, empty when there is none."""
+        return self.point.labels.get(METRIC_NAME, "")
+
+
+Group = tuple[Sample, ...]
+
+
+@dataclass(frozen=True)
+class Join:
+    """One step of a join chain."""
+
+    kind: str
+    ref: str
+    on: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """A condition on joined series."""
+
+    text: str
+    expression: Node
+    severity: int
+    recover_config: Mapping[str, Any]
+    recovers: Node | None
+    join_ref: str
+    joins: tuple[Join, ...]
+    query_text: str
+    """What stands for the trigger in an alert's identity."""
+
+
+@dataclass(frozen=True)
+class Nodata:
+    """The no-data check: series that were there and are gone."""
+
+    severity: int
+    resolve_after: int
+    """Seconds after which a gone series is forgotten, 0 for never."""
+
+
+def parse_triggers(config: Mapping[str, Any]) -> tuple[Trigger, ...]:
+    """Return the triggers of a ``rule_config``; one whose expression cannot be parsed never triggers and is left out."""
+    queries = repr([sorted(query.items(), key=str) for query in dicts(config.get("queries"))])
+    found = []
+    for item in dicts(config.get("triggers")):
+        text = str(item.get("exp") or "")
+        recover = item.get("recover_config")
+        recover = recover if isinstance(recover, dict) else {}
+        judge, exp = int(recover.get("judge_type") or 0), str(recover.get("recover_exp") or "")
+        try:
+            expression = compile_expression(text)
+            recovers = compile_expression(exp) if judge == 2 and exp.strip() else None
+        except ExpressionError:
+            continue
+        joins = tuple(
+            Join(str(j.get("join_type") or ""), str(j.get("ref") or ""), tuple(map(str, j.get("on") or ())))
+            for j in dicts(item.get("joins"))
+        )
+        found.append(
+            Trigger(
+                text=text,
+                expression=expression,
+                severity=item.get("severity") or DEFAULT_SEVERITY,
+                recover_config={"judge_type": judge, "recover_exp": exp},
+                recovers=recovers,
+                join_ref=str(item.get("join_ref") or ""),
+                joins=joins,
+                query_text=f"{queries} {text}",
+            )
+        )
+    return tuple(found)
+
+
+def parse_nodata(config: Mapping[str, Any]) -> Nodata | None:
+    """Return the no-data check of a ``rule_config`` if it is switched on."""
+    found = config.get("nodata_trigger")
+    if not isinstance(found, dict) or not found.get("enable"):
+        return None
+    after = int(found.get("resolve_after") or 0) if found.get("resolve_after_enable") else 0
+    return Nodata(found.get("severity") or DEFAULT_SEVERITY, after)
+
+
+def triggered(rule: CompiledRule, answers: Sequence[Sequence[Point]], seen: Mapping[str, Point], at: int) -> Evaluation:
+    """Return the findings of a trigger rule; ``seen`` are the series remembered for the no-data check."""
+    by_ref: dict[str, list[Sample]] = {}
+    for query, points in zip(rule.queries, answers, strict=True):
+        by_ref.setdefault(query.ref, []).extend(Sample(query, p) for p in points if math.isfinite(p.value))
+    anomalies: list[Finding] = []
+    recoveries: list[Finding] = []
+    for trigger in rule.triggers:
+        for group in joined(trigger, by_ref):
+            finding, holds = judged(trigger, group)
+            if finding is not None and holds is not None:
+                (anomalies if holds else recoveries).append(finding)
+    if rule.nodata is None:
+        return Evaluation(anomalies, recoveries)
+    present = {f"{s.query.ref}:{s.point.text}": s.point for samples in by_ref.values() for s in samples}
+    gone, kept = missing(rule.nodata, present, seen, at)
+    return Evaluation([*anomalies, *gone], recoveries, {**kept, **present})
+
+
+def joined(trigger: Trigger, by_ref: Mapping[str, Sequence[Sample]]) -> list[Group]:
+    """Return the groups a trigger is judged on."""
+    if not trigger.joins:
+        return _merged([sample for samples in by_ref.values() for sample in samples])
+    if len(by_ref) < len(trigger.joins) + 1:
+        return []
+    first_on = trigger.joins[0].on
+    groups = _merged(by_ref.get(trigger.join_ref, ()))
+    for join in trigger.joins:
+        method = JOINS.get(join.kind)
+        if method is not None:
+            groups = method(groups, _merged(by_ref.get(join.ref, ())), first_on, join.on)
+    return groups
+
+
+def _merged(samples: Sequence[Sample]) -> list[Group]:
+    found: dict[tuple[tuple[str, str], ...], list[Sample]] = {}
+    for sample in sorted(samples, key=lambda s: (s.query.ref, s.point.text)):
+        key = tuple(sorted(item for item in sample.point.labels.items() if item[0] != METRIC_NAME))
+        found.setdefault(key, []).append(sample)
+    return [tuple(group) for group in found.values()]
+
+
+def _key(group: Group, on: Sequence[str]) -> tuple[str, ...]:
+    labels = group[0].point.labels
+    return tuple(labels.get(name, "") for name in on)
+
+
+def _paired(
+    left: list[Group], right: list[Group], left_on: Sequence[str], right_on: Sequence[str]
+) -> tuple[list[Group], list[Group], list[Group]]:
+    """Return ``(pairs, left groups without a match, right groups without a match)``."""
+    index: dict[tuple[str, ...], list[Group]] = {}
+    for group in right:
+        index.setdefault(_key(group, right_on), []).append(group)
+    keys = {_key(group, left_on) for group in left}
+    pairs = [a + b for a in left for b in index.get(_key(a, left_on), ())]
+    return (
+        pairs,
+        [group for group in left if _key(group, left_on) not in index],
+        [group for group in right if _key(group, right_on) not in keys],
+    )
+
+
+Method = Callable[[list[Group], list[Group], Sequence[str], Sequence[str]], list[Group]]
+
+
+def _original(left: list[Group], right: list[Group], _: Sequence[str], __: Sequence[str]) -> list[Group]:
+    return _merged([sample for group in (*left, *right) for sample in group])
+
+
+def _inner(left: list[Group], right: list[Group], a: Sequence[str], b: Sequence[str]) -> list[Group]:
+    return _paired(left, right, a, b)[0]
+
+
+def _left(left: list[Group], right: list[Group], a: Sequence[str], b: Sequence[str]) -> list[Group]:
+    pairs, alone, _ = _paired(left, right, a, b)
+    return pairs + alone
+
+
+def _right(left: list[Group], right: list[Group], a: Sequence[str], b: Sequence[str]) -> list[Group]:
+    pairs, _, alone = _paired(left, right, a, b)
+    return pairs + alone
+
+
+JOINS: Mapping[str, Method] = {
+    "original": _original,
+    "none": lambda left, right, _a, _b: left + right,
+    "cartesian": lambda left, right, _a, _b: [a + b for a in left for b in right],
+    "inner_join": _inner,
+    "left_join": _left,
+    "right_join": _right,
+    "left_exclude": lambda left, right, a, b: _paired(left, right, a, b)[1],
+    "right_exclude": lambda left, right, a, b: _paired(left, right, a, b)[2],
+}
+
+
+def judged(trigger: Trigger, group: Group) -> tuple[Finding | None, bool | None]:
+    """Return the finding of a group and whether it is an anomaly; no verdict when the expression cannot be applied."""
+    variables, units, texts, last = bound(trigger, group)
+    if last is None:
+        return None, None
+    try:
+        holds = is_true(evaluate(trigger.expression, variables))
+        if not holds and trigger.recover_config["judge_type"] == ON_CONDITION:
+            recovered = trigger.recovers is not None and is_true(evaluate(trigger.recovers, variables))
+            if not recovered:
+                return None, None
+    except ExpressionError:
+        return None, None
+    finding = Finding(
+        last.point, trigger.severity, trigger.query_text, last.query.unit, "".join(texts), units, trigger.recover_config
+    )
+    return finding, holds
+
+
+def bound(trigger: Trigger, group: Group) -> tuple[dict[str, Any], dict[str, Any], list[str], Sample | None]:
+    """Return variables, formatted values, the texts of ``trigger_values`` and the sample that stands for the group."""
+    variables: dict[str, Any] = {}
+    units: dict[str, Any] = {}
+    texts: list[str] = []
+    last: Sample | None = None
+    for sample in group:
+        ref = f"${sample.query.ref}"
+        if ref not in trigger.text:
+            continue
+        last = sample
+        variables[ref] = sample.point.value
+        for label, value in sample.point.labels.items():
+            name = f"{ref}.{label}"
+            if label != METRIC_NAME and name in trigger.text:
+                variables[name] = value
+                texts.append(f"{name}:{value} ")
+        if sample.name:
+            name = f"{ref}.{sample.name}"
+            variables[name] = sample.point.value
+            units[name] = formatted(sample.query.unit, sample.point.value)
+            texts.append(f"{name}:{units[name]['text']} ")
+        else:
+            units[ref] = formatted(sample.query.unit, sample.point.value)
+    return variables, units, texts, last
+
+
+def missing(
+    nodata: Nodata, present: Mapping[str, Point], seen: Mapping[str, Point], at: int
+) -> tuple[list[Finding], dict[str, Point]]:
+    """Return an anomaly for each remembered series that is gone, and the series to go on remembering."""
+    kept = {
+        key: point
+        for key, point in seen.items()
+        if not nodata.resolve_after or at - point.timestamp <= nodata.resolve_after
+    }
+    found = []
+    for key, point in kept.items():
+        if key not in present:
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(point.timestamp))
+            gone = Point(point.labels, notation(point.labels), 0.0, at)
+            query = f"nodata check for {point.text}"
+            found.append(Finding(gone, nodata.severity, query, values=f"nodata since {since}", nodata=True))
+    return found, kept
