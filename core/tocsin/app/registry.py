@@ -161,14 +161,10 @@ def load_plugins(
 ) -> Plugins:
     """Load every installed plugin in order of name; raise :class:`PluginClash` when two claim one name."""
     plugins = Plugins()
-    points = sorted(entry_points(group=GROUP) if found is None else found, key=lambda p: (p.name, p.value))
-    seen: dict[str, str] = {}
-    for point in points:
-        distribution = point.dist.name if point.dist else ""
-        if seen.setdefault(point.name, distribution) != distribution:
-            raise PluginClash(f"plugin name {point.name!r} is used by both {seen[point.name]} and {distribution}")
-        info = PluginInfo(point.name, distribution, point.dist.version if point.dist else "")
-        if point.name in set(disabled):
+    left_out = frozenset(disabled)
+    points = entry_points(group=GROUP) if found is None else found
+    for info, point in sorted(((describe(point), point) for point in points), key=lambda pair: pair[0].name):
+        if info.name in left_out:
             info.stage, info.error = "disabled", "switched off by Plugins.Disabled"
             plugins.infos.append(info)
             continue
@@ -177,7 +173,16 @@ def load_plugins(
         except Exception as error:
             info.stage, info.error = "import", f"{type(error).__name__}: {error}"
             plugins.infos.append(info)
-            log.error("plugin %s (%s) is left out: import: %s", info.name, distribution, info.error)
+            log.error("plugin %s (%s) is left out: import: %s", info.name, info.distribution, info.error)
             continue
         plugins.add(info, module)
     return plugins
+
+
+def describe(point: EntryPoint) -> PluginInfo:
+    """Return who an entry point is: a plugin is called like its distribution, without the common prefix."""
+    if point.dist is None:
+        return PluginInfo(point.name)
+    name = point.dist.name.removeprefix("tocsin-")
+    siblings = [other for other in point.dist.entry_points if other.group == GROUP]
+    return PluginInfo(name if len(siblings) == 1 else f"{name}.{point.name}", point.dist.name, point.dist.version)

@@ -21,6 +21,13 @@ TRUE = frozenset(("true", "1", "on", "checked", "yes", "Y"))
 FALSE = frozenset(("false", "0", "off", "no", "N"))
 
 
+def parse_bool(value: str) -> bool:
+    """Return the truth value of a query parameter's text; raise :class:`ValueError` for a text that has none."""
+    if value in TRUE or value in FALSE:
+        return value in TRUE
+    raise ValueError(value)
+
+
 @dataclass(frozen=True)
 class Raw:
     """An answer without envelope: bytes (or an iterable of them) with a content type and a status."""
@@ -135,9 +142,10 @@ class Context:
         value = self.query(name)
         if not value:
             return default
-        if value not in TRUE and value not in FALSE:
-            raise invalid(f"unknown arg[{name}] value: {value}")
-        return value in TRUE
+        try:
+            return parse_bool(value)
+        except ValueError:
+            raise invalid(f"unknown arg[{name}] value: {value}") from None
 
     def query_ids(self, name: str) -> list[int]:
         """Return query parameter ``name``, ids separated by commas, as integers."""

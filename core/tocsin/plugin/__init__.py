@@ -22,7 +22,7 @@ from tocsin.http.access import (
     perm,
     team_write,
 )
-from tocsin.http.context import Context, Raw, text
+from tocsin.http.context import Context, Raw, parse_bool, text
 from tocsin.http.errors import ApiError, conflict, forbidden, invalid, not_found, unauthorized
 from tocsin.http.routes import Body, Route, page, root, service
 from tocsin.plugin._datasource import (
@@ -178,6 +178,7 @@ __all__ = [
     "number_text",
     "one_of",
     "page",
+    "parse_bool",
     "perm",
     "root",
     "section",

@@ -1,0 +1,91 @@
+"""Remote write into a gateway that keeps what it gets in its queues."""
+
+from typing import Any
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tocsin_ingest_remotewrite
+from tocsin.plugin import DecodeError, DecompressError, IngestRequest, encode_labels, encode_series
+from tocsin.plugin.testkit import AppFactory, WsgiClient
+
+
+def series(name: bytes, *samples: tuple[int, float]) -> bytes:
+    labels = encode_labels([(b"__name__", name), (b"job", b"test")])
+    return bytes(encode_series(labels, [t for t, _ in samples], [v for _, v in samples]))
+
+
+def compressed(body: bytes) -> bytes:
+    return bytes(cramjam.snappy.compress_raw(body))
+
+
+def request(body: bytes, *, query: dict[str, str] | None = None, limit: int = 1 << 20, **headers: str) -> IngestRequest:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return IngestRequest("/rw/v1/write", named, query or {}, body, "127.0.0.1", limit)
+
+
+@pytest.fixture
+def client(make_app: AppFactory) -> WsgiClient:
+    return make_app(plugins=[tocsin_ingest_remotewrite], start="http").client
+
+
+def test_samples_are_accepted_and_counted(client: WsgiClient) -> None:
+    body = compressed(series(b"up", (1000, 1.0)) + series(b"down", (1000, 2.0), (2000, 3.0)))
+    answer = client.request("POST", "/rw/v1/write", body=body, headers={"Content-Encoding": "snappy"})
+    assert (answer.status, answer.body) == (200, b"")
+    metrics = client.get("/metrics").text
+    assert 'svc_pushgw_samples_received_total{channel="prometheus"} 2.0' in metrics
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "query", "status"),
+    [
+        (b"not snappy", {}, "", 400),
+        (compressed(series(b"up", (1, 1.0)))[:-3], {}, "", 400),
+        (compressed(series(b"up", (1, 1.0))[:-1]), {}, "", 400),
+        (compressed(b""), {"Content-Type": "application/x-protobuf;proto=io.example.Other"}, "", 415),
+        (compressed(b""), {"Content-Encoding": "zstd"}, "", 415),
+        (compressed(b""), {}, "?ignore_host=maybe", 400),
+    ],
+)
+def test_what_is_not_remote_write_is_refused(
+    client: WsgiClient, body: bytes, headers: dict[str, str], query: str, status: int
+) -> None:
+    answer = client.request("POST", "/rw/v1/write" + query, body=body, headers=headers)
+    assert answer.status == status
+    assert answer.text
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
+    with pytest.raises(DecompressError):
+        tocsin_ingest_remotewrite.decode(request(compressed(b"\0" * 100_000), limit=1000))
+
+
+def test_version_two_is_told_by_its_content_type() -> None:
+    v2 = b'"\x00"\x08__name__"\x02up' + b"*\x0f" + b"\x0a\x02\x01\x02" + b"\x12\x09\x09\0\0\0\0\0\0\xf0?"
+    kind = "application/x-protobuf;proto=io.prometheus.write.v2.Request"
+    decoded = tocsin_ingest_remotewrite.decode(request(compressed(v2), content_type=kind))
+    assert b"__name__" in decoded.body
+    assert b"up" in decoded.body
+
+
+@pytest.mark.parametrize(
+    ("query", "host_label", "register"),
+    [({}, False, True), ({"ignore_host": "false"}, True, True), ({"ignore_ident": "1"}, False, False)],
+)
+def test_options_come_from_the_query(query: dict[str, str], host_label: bool, register: bool) -> None:
+    decoded = tocsin_ingest_remotewrite.decode(request(compressed(b""), query=query))
+    assert (decoded.host_label, decoded.register_hosts) == (host_label, register)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_decoded_or_refused(body: bytes) -> None:
+    for sent in (body, compressed(body)):
+        for kind in ("", "application/x-protobuf;proto=io.prometheus.write.v2.Request"):
+            try:
+                result: Any = tocsin_ingest_remotewrite.decode(request(sent, content_type=kind))
+            except (DecodeError, ValueError):
+                continue
+            assert isinstance(result.body, bytes)

@@ -1,0 +1,85 @@
+"""Prometheus remote write: the bytes of a 1.0 request are already what the gateway works on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tocsin.plugin import (
+    Decoded,
+    DecodeError,
+    IngestProtocol,
+    IngestRequest,
+    IngestRoute,
+    Raw,
+    decode_v2,
+    hookimpl,
+    parse_bool,
+    snappy,
+)
+
+PROTOBUF = "application/x-protobuf"
+V2 = "io.prometheus.write.v2.Request"
+MESSAGES = {"": 1, "prometheus.WriteRequest": 1, V2: 2}
+
+
+def version_of(content_type: str) -> int:
+    """Return 1 or 2 for a content type; senders of the first version may send any or none.
+
+    Raises ``DecodeError`` with status 415 for a protobuf message that is neither.
+    """
+    kind, *parameters = (part.strip() for part in content_type.split(";"))
+    if kind.lower() != PROTOBUF:
+        return 1
+    named = dict(part.partition("=")[::2] for part in parameters)
+    message = named.get("proto", "").strip('"')
+    if message not in MESSAGES:
+        raise DecodeError(
+            f"Content-Type: got proto={message[:80]!r}, expected prometheus.WriteRequest or {V2}", status=415
+        )
+    return MESSAGES[message]
+
+
+def decode(request: IngestRequest) -> Decoded:
+    """Return the series of a request, decompressed but not taken apart."""
+    encoding = request.headers.get("content-encoding", "snappy").lower()
+    if encoding not in ("snappy", "identity", ""):
+        raise DecodeError(f"Content-Encoding: got {encoding[:40]!r}, expected snappy", status=415)
+    version = version_of(request.headers.get("content-type", ""))
+    body = snappy(request.body, request.max_decoded)
+    if version == 2:
+        body = decode_v2(body, request.max_decoded)
+    return Decoded(
+        body,
+        host_label=not flag(request, "ignore_host", default=True),
+        register_hosts=not flag(request, "ignore_ident", default=False),
+    )
+
+
+def flag(request: IngestRequest, name: str, *, default: bool) -> bool:
+    """Return a query parameter as truth value; raise ``DecodeError`` for anything that is none."""
+    value = request.query.get(name, "")
+    try:
+        return parse_bool(value) if value else default
+    except ValueError:
+        raise DecodeError(f"unknown arg[{name}] value: {value[:80]}") from None
+
+
+def reply(request: IngestRequest, decoded: Decoded, accepted: int) -> Raw:
+    """Answer with an empty text."""
+    return Raw(b"", "text/plain; charset=utf-8")
+
+
+class RemoteWrite(IngestProtocol):
+    """Prometheus remote write."""
+
+    name = "prometheus"
+
+    def routes(self) -> Sequence[IngestRoute]:
+        """Return the one endpoint."""
+        return [IngestRoute("/rw/v1/write", reply, decode, admission=True)]
+
+
+@hookimpl
+def tocsin_ingest_protocols() -> list[IngestProtocol]:
+    """Return the protocol."""
+    return [RemoteWrite()]
