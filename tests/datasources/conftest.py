@@ -35,7 +35,8 @@ class Journal:
 
 
 class StoreSource(Datasource):
-    def __init__(self, config: DatasourceConfig, journal: Journal) -> None:
+    def __init__(self, config: DatasourceConfig, journal: Journal, speaks_http: bool) -> None:
+        self._speaks_http = speaks_http
         self._config = config
         self._journal = journal
         self._client = config.client()
@@ -52,8 +53,8 @@ class StoreSource(Datasource):
                 raise DatasourceError(str(error)) from None
         return self._journal.answer(query)
 
-    def http_target(self) -> HttpClient:
-        return self._client
+    def http_target(self) -> HttpClient | None:
+        return self._client if self._speaks_http else None
 
     def close(self) -> None:
         self._journal.closed.append(self._config)
@@ -66,6 +67,8 @@ class StoreType(DatasourceType):
     number = 7
     capabilities = frozenset(("metrics", "proxy"))
 
+    speaks_http = True
+
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
 
@@ -73,7 +76,7 @@ class StoreType(DatasourceType):
         if config.settings.get("broken"):
             raise DatasourceError("settings.broken: this never works", refused=True)
         self.journal.opened.append(config)
-        return StoreSource(config, self.journal)
+        return StoreSource(config, self.journal, self.speaks_http)
 
     def public_settings(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"flavour": settings.get("flavour")}

@@ -62,6 +62,11 @@ class _Watched:
             sock.settimeout(self.handshake_timeout)
         return sock
 
+    def connect(self) -> None:
+        super().connect()  # type: ignore[misc]
+        # An unchecked certificate is a choice of the configuration, not something to warn of at every connection.
+        self.is_verified = True
+
     def getresponse(self) -> Any:
         self._used = time.monotonic()
         return super().getresponse()  # type: ignore[misc]
@@ -101,7 +106,12 @@ class Transport:
         if self._slots and not self._slots.acquire(timeout=seconds):
             raise HttpError(f"{host}: all {self._options.max_connections} connections are busy", kind="timeout")
         try:
-            response = self._pool(base).urlopen(
+            pool = self._pool(base)
+            if pool.proxy is not None and base.scheme == "http":
+                # A proxy of plain http is asked for whole addresses.
+                target = f"http://{host}{target}"
+                headers = headers if any(name.lower() == "host" for name in headers) else {"Host": host, **headers}
+            response = pool.urlopen(
                 method,
                 target,
                 body=body,
@@ -123,13 +133,16 @@ class Transport:
         """Return the next piece of a body, empty at its end."""
         left = deadline - time.monotonic()
         host = response._tocsin_host
+        late = HttpError(f"{host}: the answer did not end in time", kind="timeout")
         if left <= 0:
-            raise HttpError(f"{host}: the answer did not end in time", kind="timeout")
+            raise late
         connection = response.connection
         if connection is not None and connection.sock is not None:
             connection.sock.settimeout(left)
         try:
             piece: bytes = response.read1(size, decode_content=decode)
+        except faults.TimeoutError:
+            raise late from None
         except Exception as error:
             raise self._translated(error, host, left) from None
         return piece
@@ -169,14 +182,13 @@ class Transport:
             if options.tls.server_name:
                 secure["assert_hostname"] = options.tls.server_name if options.tls.verify else False
         proxy = _environment_proxy(scheme, host)
+        pool: Any
         if proxy:
-            manager = urllib3.ProxyManager(proxy, **common)
-            return manager.connection_from_host(host, port, scheme, pool_kwargs={**common, **secure})
-        pool = (
-            HTTPSConnectionPool(host, port, **common, **secure)
-            if scheme == "https"
-            else HTTPConnectionPool(host, port, **common)
-        )
+            pool = urllib3.ProxyManager(proxy, **common).connection_from_host(host, port, scheme, {**common, **secure})
+        elif scheme == "https":
+            pool = HTTPSConnectionPool(host, port, **common, **secure)
+        else:
+            pool = HTTPConnectionPool(host, port, **common)
         pool.ConnectionCls = self._https if scheme == "https" else self._http
         return pool
 
@@ -205,10 +217,10 @@ def _story(error: Exception, seconds: float) -> tuple[str, str]:
             return "denied", str(error)
         case faults.NameResolutionError():
             return "connect", "the host name cannot be resolved"
-        case faults.ConnectTimeoutError():
-            return "connect", "no connection in time"
         case faults.NewConnectionError():
             return "connect", f"cannot connect: {_root(error)}"
+        case faults.ConnectTimeoutError():
+            return "connect", "no connection in time"
         case faults.TimeoutError() | TimeoutError():
             return "timeout", f"no answer within {seconds:g} s"
         case faults.SSLError():
