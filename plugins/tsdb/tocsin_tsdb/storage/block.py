@@ -22,11 +22,14 @@ import numpy as np
 from tocsin_tsdb.storage import codec
 from tocsin_tsdb.storage.duck import Parquet
 from tocsin_tsdb.storage.errors import CorruptBlock
-from tocsin_tsdb.storage.pieces import Piece
+from tocsin_tsdb.storage.hot import HotFile, HotFiles, Samples
+from tocsin_tsdb.storage.pieces import Piece, expand
 from tocsin_tsdb.storage.wal import sync_directory
 from tocsin_tsdb.storage.wire import Float64Array, Int32Array, Int64Array
 
 FORMAT = 1
+HOT_BYTES_PER_SAMPLE = 12
+NO_LIMIT = 1 << 40
 META, SERIES, TOMBSTONES = "meta.json", "series.parquet", "tombstones.json"
 
 
@@ -68,36 +71,93 @@ class SeriesRows:
     last: Int64Array
 
 
+def regroup(refs: Int32Array, found: Int32Array, times: Int64Array, values: Float64Array) -> Samples:
+    """Bring samples that are sorted by reference (`found`) into the order of `refs`."""
+    starts = np.searchsorted(found, refs)
+    counts = np.searchsorted(found, refs, side="right") - starts
+    if (refs[1:] > refs[:-1]).all():
+        return counts, times, values
+    rows = expand(starts, counts)
+    return counts, times[rows], values[rows]
+
+
+class FileReader:
+    """Reads sample files: from memory where they are hot, else what is asked for, or once for all."""
+
+    def __init__(self, parquet: Parquet, hot: HotFiles) -> None:
+        self.parquet = parquet
+        self.hot = hot
+
+    def read(
+        self,
+        path: Path,
+        file: SampleFile,
+        offsets: Int64Array | None,
+        refs: Int32Array,
+        span: tuple[int, int],
+        limit: int,
+    ) -> Samples:
+        """Return the samples of references in a span; somewhere after `limit` of them the rest may be missing.
+
+        `offsets` says where the rows of each reference begin; without it the file is not taken into memory.
+        Raises CorruptBlock.
+        """
+        key = (path.name, file.name)
+        if offsets is None:
+            hot = self.hot.get(key)
+        else:
+            rows_begin = offsets
+            size = int(offsets[-1]) * HOT_BYTES_PER_SAMPLE
+            hot = self.hot.get_or_load(key, size, lambda: self._load(path, file, rows_begin))
+        if hot is not None:
+            return hot.select(refs, *span)
+        starts = (span[0] - file.longest_chunk_ms, span[1])
+        rows = limit + codec.CHUNK * 2 * len(refs) + codec.CHUNK
+        wanted = np.sort(refs)
+        found, times, values = codec.decode(
+            self.parquet.read_rows(path / file.name, codec.COLUMNS, wanted, starts, rows)
+        )
+        keep = np.flatnonzero((times >= span[0]) & (times <= span[1]))
+        return regroup(refs, found[keep], times[keep], values[keep])
+
+    def _load(self, path: Path, file: SampleFile, offsets: Int64Array) -> HotFile:
+        _, times, values = codec.decode(self.parquet.read(path / file.name, codec.COLUMNS))
+        if len(times) != offsets[-1]:
+            raise CorruptBlock(f"{path.name}/{file.name}: {len(times)} samples, expected {offsets[-1]}")
+        return HotFile(file.first, offsets, times, values)
+
+
 @dataclass(slots=True)
 class Tombstones:
     """Deleted spans [start, end] by reference."""
 
     spans: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
-    def keep(self, refs: Int32Array, times: Int64Array) -> Int64Array | slice:
-        """Return what selects the rows that were not deleted."""
-        if not self.spans:
-            return slice(None)
-        keep = np.ones(len(refs), bool)
-        for ref, spans in self.spans.items():
-            begin, end = np.searchsorted(refs, [ref, ref + 1])
-            for start, stop in spans:
-                part = times[begin:end]
-                keep[begin:end] &= (part < start) | (part > stop)
-        return np.flatnonzero(keep)
+    def thin_out(self, refs: Int32Array, samples: Samples) -> Samples:
+        """Return the samples that were not deleted."""
+        counts, times, values = samples
+        keep = np.ones(len(times), bool)
+        ends = np.cumsum(counts)
+        for place, ref in enumerate(refs.tolist()):
+            rows = slice(int(ends[place] - counts[place]), int(ends[place]))
+            for start, stop in self.spans.get(ref, ()):
+                keep[rows] &= (times[rows] < start) | (times[rows] > stop)
+        left = np.bincount(np.repeat(np.arange(len(refs)), counts)[keep], minlength=len(refs))
+        return left, times[keep], values[keep]
 
 
 class Block:
     """An open block. Readers hold a reference (`with block:`), so that compaction can delete it when the last one has left."""
 
-    def __init__(self, path: Path, meta: Meta, sids: Int32Array, rows: SeriesRows, parquet: Parquet) -> None:
+    def __init__(self, path: Path, meta: Meta, sids: Int32Array, rows: SeriesRows, files: FileReader) -> None:
         """`sids[ref]` is the series id of each reference."""
         self.path = path
         self.meta = meta
         self.tombstones = _load_tombstones(path)
         self.size = sum(size for size, _ in meta.sums.values())
-        self._parquet = parquet
+        self._files = files
         self._samples = rows.samples
+        self._rows_before = np.concatenate(([0], np.cumsum(rows.samples)))
         self._refs_by_sid = np.argsort(sids, kind="stable").astype(np.int32)
         self._sids = sids[self._refs_by_sid]
         self._lock = threading.Lock()
@@ -110,57 +170,42 @@ class Block:
         return self._sids
 
     def refs(self, wanted: Int32Array) -> tuple[Int32Array, Int64Array]:
-        """Return the references of wanted series (ascending ids) that the block has, ascending, and their positions in `wanted`."""
+        """Return the references of those wanted series (ascending ids) that the block has, and their positions in `wanted`."""
         if len(self._sids) == 0 or len(wanted) == 0:
             return np.empty(0, np.int32), np.empty(0, np.int64)
         at = np.searchsorted(self._sids, wanted)
         at[at == len(self._sids)] = 0
         positions = np.flatnonzero(self._sids[at] == wanted)
-        refs = self._refs_by_sid[at[positions]]
-        order = np.argsort(refs)
-        return refs[order], positions[order]
+        return self._refs_by_sid[at[positions]], positions
 
     def overlaps(self, start: int, end: int) -> bool:
         """Tell whether the block may have samples in [start, end]."""
         return start <= self.meta.max_time and end >= self.meta.min_time
 
-    def piece(self, wanted: Int32Array, start: int, end: int, limit: int) -> Piece:
-        """Return the samples of the wanted series (ascending ids) in [start, end].
+    def pieces(
+        self, wanted: Int32Array, start: int, end: int, limit: int = NO_LIMIT, *, passing: bool = True
+    ) -> Iterator[Piece]:
+        """Yield the samples of the wanted series (ascending ids) in [start, end]; stops somewhere after `limit` of them.
 
-        Stops somewhere after `limit` samples. Raises CorruptBlock.
+        `passing`: this use says nothing about which samples queries need. Raises CorruptBlock.
         """
         refs, positions = self.refs(wanted)
-        parts = []
+        span = (max(start, self.meta.min_time), min(end, self.meta.max_time))
         for file in self.meta.files:
-            mine = slice(*np.searchsorted(refs, [file.first, file.last + 1]))
-            if mine.start < mine.stop and limit >= 0:
-                parts.append(self._rows(file, refs[mine], start, end, limit))
-                limit -= len(parts[-1][0])
-        if not parts:
-            return Piece(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
-        place = np.zeros(self.meta.series, np.int64)
-        place[refs] = positions
-        found = place[np.concatenate([refs for refs, _, _ in parts])]
-        times = np.concatenate([times for _, times, _ in parts])
-        values = np.concatenate([values for _, _, values in parts])
-        order = np.argsort(found, kind="stable")
-        return Piece(found[order], times[order], values[order])
+            mine = np.flatnonzero((refs >= file.first) & (refs <= file.last))
+            if len(mine) and limit >= 0:
+                offsets = None if passing else self._offsets(file)
+                samples = self._files.read(self.path, file, offsets, refs[mine], span, limit)
+                if self.tombstones.spans:
+                    samples = self.tombstones.thin_out(refs[mine], samples)
+                piece = Piece(positions[mine], *samples)
+                limit -= len(piece)
+                yield piece
 
-    def _rows(
-        self, file: SampleFile, refs: Int32Array, start: int, end: int, limit: int
-    ) -> tuple[Int32Array, Int64Array, Float64Array]:
-        chunk_starts = (max(start, self.meta.min_time) - file.longest_chunk_ms, min(end, self.meta.max_time))
-        rows = limit + codec.CHUNK * 2 * len(refs) + codec.CHUNK
-        columns = self._parquet.read_rows(self.path / file.name, codec.COLUMNS, refs, chunk_starts, rows)
-        found, times, values = codec.decode(columns)
-        keep = np.flatnonzero((times >= start) & (times <= end))
-        found, times, values = found[keep], times[keep], values[keep]
-        left = self.tombstones.keep(found, times)
-        return found[left], times[left], values[left]
-
-    def pieces(self, wanted: Int32Array, start: int, end: int) -> Iterator[Piece]:
-        """Yield all samples of the wanted series (ascending ids) in [start, end]. Raises CorruptBlock."""
-        yield self.piece(wanted, start, end, 1 << 40)
+    def _offsets(self, file: SampleFile) -> Int64Array:
+        """Return where the rows of each reference of a file begin, and where the last ends."""
+        rows = self._rows_before[file.first : file.last + 2]
+        return rows - rows[0]
 
     def weights(self) -> tuple[Int32Array, Int64Array]:
         """Return the ascending ids of the series and their numbers of samples."""
@@ -189,6 +234,7 @@ class Block:
             self._readers -= 1
             last = self._doomed and self._readers == 0
         if last:
+            self._files.hot.forget(self.meta.id)
             shutil.rmtree(self.path, ignore_errors=True)
 
     def drop(self) -> None:
@@ -197,6 +243,7 @@ class Block:
             self._doomed = True
             idle = self._readers == 0
         if idle:
+            self._files.hot.forget(self.meta.id)
             shutil.rmtree(self.path, ignore_errors=True)
 
 

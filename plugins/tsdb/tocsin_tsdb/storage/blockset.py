@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tocsin_tsdb.storage.block import META, Block, Meta, SeriesRows, load_block
+from tocsin_tsdb.storage.block import META, Block, FileReader, Meta, SeriesRows, load_block
 from tocsin_tsdb.storage.build import UNFINISHED, Built
-from tocsin_tsdb.storage.duck import Parquet
 from tocsin_tsdb.storage.errors import CorruptBlock
 from tocsin_tsdb.storage.index import INVALID, SeriesIndex
 from tocsin_tsdb.storage.memtable import NEVER
@@ -25,10 +24,10 @@ log = logging.getLogger(__name__)
 class BlockSet:
     """The open blocks, oldest first. Readers get a consistent set that stays readable while they hold it."""
 
-    def __init__(self, directory: Path, parquet: Parquet, index: SeriesIndex, metrics: StoreMetrics) -> None:
+    def __init__(self, directory: Path, files: FileReader, index: SeriesIndex, metrics: StoreMetrics) -> None:
         """Open every block below the directory; torn ones are moved to `corrupt/` and counted."""
         self._directory = directory
-        self._parquet = parquet
+        self._files = files
         self._index = index
         self._metrics = metrics
         self._lock = threading.Lock()
@@ -87,7 +86,7 @@ class BlockSet:
             log.error("block %s cannot be moved: %s", path, error)
 
     def _open(self, path: Path, meta: Meta, sids: np.typing.NDArray[np.int32], rows: SeriesRows) -> Block:
-        return Block(path, meta, sids, rows, self._parquet)
+        return Block(path, meta, sids, rows, self._files)
 
     def _load(self) -> None:
         self._directory.mkdir(exist_ok=True)
@@ -111,7 +110,7 @@ class BlockSet:
             self._quarantine(path, CorruptBlock(f"{path.name}: no {META}"))
             return None
         try:
-            meta, rows = load_block(path, self._parquet)
+            meta, rows = load_block(path, self._files.parquet)
             sids = np.array(self._index.register(rows.keys), np.int32)
             if len(sids) != meta.series or (sids == INVALID).any():
                 raise CorruptBlock(f"{path.name}: labels cannot be read")

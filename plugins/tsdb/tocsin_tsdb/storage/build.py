@@ -13,14 +13,14 @@ from typing import Protocol
 import numpy as np
 
 from tocsin_tsdb.storage import codec
-from tocsin_tsdb.storage.block import META, SERIES, Meta, SampleFile, SeriesRows, dump_meta, file_sum
-from tocsin_tsdb.storage.duck import Parquet
+from tocsin_tsdb.storage.block import META, SERIES, FileReader, Meta, SampleFile, SeriesRows, dump_meta, file_sum
+from tocsin_tsdb.storage.hot import HotFile
 from tocsin_tsdb.storage.memtable import add_weights
 from tocsin_tsdb.storage.pieces import Merged, Piece, expand, merge
 from tocsin_tsdb.storage.wal import sync_directory
 from tocsin_tsdb.storage.wire import Int32Array, Int64Array
 
-ROWS_PER_FILE = 1 << 21
+ROWS_PER_FILE = 1 << 20
 UNFINISHED = ".unfinished"
 
 
@@ -38,13 +38,17 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a new block is to hold: the samples of `sources` in [start, end) ms, at a level (number of merges behind it)."""
+    """What a new block is to hold: the samples of `sources` in [start, end) ms.
+
+    `level`: number of merges behind it; `replaces`: ids of the blocks it stands for; `hot`: keep its samples in memory.
+    """
 
     sources: Sequence[Source]
     start: int
     end: int
     level: int
     replaces: Sequence[str]
+    hot: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +66,10 @@ class BlockBuilder:
     """Writes blocks into a directory; a block appears there by one rename when all its files are on disk."""
 
     def __init__(
-        self, directory: Path, parquet: Parquet, key_of: Callable[[int], bytes], rows_per_file: int = ROWS_PER_FILE
+        self, directory: Path, files: FileReader, key_of: Callable[[int], bytes], rows_per_file: int = ROWS_PER_FILE
     ) -> None:
         self._directory = directory
-        self._parquet = parquet
+        self._files = files
         self._key_of = key_of
         self._rows_per_file = rows_per_file
 
@@ -90,7 +94,7 @@ class BlockBuilder:
             part = self._samples(plan, sids[order[first : last + 1]])
             if len(part.sids):
                 files.append(self._write_samples(path, part, len(files), sum(len(done.sids) for done in parts)))
-                part.forget_samples()
+                part.forget_samples(hot=plan.hot, first=files[-1].first)
                 parts.append(part)
         if not parts:
             return None
@@ -102,6 +106,9 @@ class BlockBuilder:
             np.concatenate([part.last for part in parts]),
         )
         meta = self._finish(name, path, plan, rows, files)
+        for file, part in zip(files, parts, strict=True):
+            if part.hot is not None:
+                self._files.hot.put((name, file.name), part.hot)
         return Built(self._directory / name, meta, kept, rows, sum(part.dropped for part in parts))
 
     def _samples(self, plan: Plan, sids: Int32Array) -> _Part:
@@ -120,7 +127,7 @@ class BlockBuilder:
         refs = np.arange(first_ref, first_ref + len(part.sids), dtype=np.int64)
         columns = codec.encode(refs, part.offsets, part.times, part.values)
         name = f"samples-{number:05d}.parquet"
-        self._parquet.write(path / name, columns)
+        self._files.parquet.write(path / name, columns)
         longest = int((part.times - columns["start"].astype(np.int64)).max())
         return SampleFile(name, first_ref, first_ref + len(part.sids) - 1, longest)
 
@@ -128,7 +135,7 @@ class BlockBuilder:
         labels = np.empty(len(rows.keys), object)
         labels[:] = rows.keys
         columns = {"labels": labels, "samples": rows.samples, "first": rows.first, "last": rows.last}
-        self._parquet.write(path / SERIES, columns)
+        self._files.parquet.write(path / SERIES, columns)
         names = [SERIES, *(file.name for file in files)]
         meta = Meta(
             id=name,
@@ -162,11 +169,14 @@ class _Part:
         self.times = merged.times[rows]
         self.values = merged.values[rows]
         self.dropped = merged.dropped
+        self.hot: HotFile | None = None
         self.first = self.times[self.offsets[:-1]]
         self.last = self.times[self.offsets[1:] - 1]
 
-    def forget_samples(self) -> None:
-        """Free the samples: they are on disk."""
+    def forget_samples(self, *, hot: bool, first: int) -> None:
+        """Free the samples, which are on disk, or keep them for queries."""
+        if hot:
+            self.hot = HotFile(first, self.offsets, self.times, self.values)
         self.times = self.times[:0]
         self.values = self.values[:0]
 

@@ -135,7 +135,9 @@ class Maintenance:
     def _rewrite(self, blocks: Sequence[Block], span: Span) -> bool:
         """Replace blocks by one; False when one of them is torn, which then is set aside."""
         level = max(block.meta.level for block in blocks) + 1
-        plan = Plan(blocks, span.start, span.end, level, [block.meta.id for block in blocks])
+        ids = [block.meta.id for block in blocks]
+        hot = any(map(self._store.files.hot.holds, ids))
+        plan = Plan(blocks, span.start, span.end, level, ids, hot)
         try:
             built = self._build(plan)
         except CorruptBlock as error:

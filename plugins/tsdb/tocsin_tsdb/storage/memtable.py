@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tocsin_tsdb.storage.pieces import IndexArray, Piece, expand
+from tocsin_tsdb.storage.pieces import IndexArray, Piece, expand, narrow
 from tocsin_tsdb.storage.wire import Float64Array, Int32Array, Int64Array
 
 TAIL_ROOM = 1 << 18
@@ -19,7 +19,7 @@ TAIL_ROOM = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Samples sorted by series and, within a series, by arrival (which is time order but for late samples)."""
+    """Samples sorted by series and, within a series, by time."""
 
     series: Int32Array
     offsets: Int64Array
@@ -47,16 +47,12 @@ class Run:
         at[at == len(self.series)] = 0
         here = np.flatnonzero(self.series[at] == wanted)
         at = at[here]
-        begins = self.offsets[at]
-        counts = self.offsets[at + 1] - begins
-        rows = expand(begins, counts)
-        piece = Piece(np.repeat(here, counts), self.times[rows], self.values[rows])
-        return piece if start <= self.min_time and end >= self.max_time else _between(piece, start, end)
-
-
-def _between(piece: Piece, start: int, end: int) -> Piece:
-    keep = (piece.times >= start) & (piece.times <= end)
-    return Piece(piece.positions[keep], piece.times[keep], piece.values[keep])
+        low, high = self.offsets[at], self.offsets[at + 1]
+        if start > self.min_time or end < self.max_time:
+            low, high = narrow(self.times, low, high, start, end)
+        counts = high - low
+        rows = expand(low, counts)
+        return Piece(here, counts, self.times[rows], self.values[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +81,13 @@ def _fresh(runs: tuple[Run, ...], samples: int, min_time: int, max_time: int, ro
 
 
 NEVER = 1 << 62
+
+
+def _in_time_order(positions: Int32Array, times: Int64Array, rows: IndexArray) -> IndexArray:
+    """Return the rows, which are grouped by series already, with late samples put where they belong."""
+    if np.any((positions[1:] == positions[:-1]) & (times[1:] < times[:-1])):
+        return rows[np.lexsort((times, positions))]
+    return rows
 
 
 class Memtable:
@@ -154,10 +157,11 @@ class Memtable:
         place[wanted] = np.arange(len(wanted), dtype=np.int32)
         positions = place[sids]
         rows = np.flatnonzero((positions >= 0) & (times >= start) & (times <= end))
-        found: IndexArray = positions[rows].astype(np.int64)
-        order = np.argsort(found, kind="stable")
-        rows = rows[order]
-        return Piece(found[order], times[rows], state.values[rows])
+        found = positions[rows]
+        rows = rows[np.argsort(found, kind="stable")]
+        counts = np.bincount(found, minlength=len(wanted))
+        run = _in_time_order(np.sort(found), times[rows], rows)
+        return Piece(np.arange(len(wanted)), counts, times[run], state.values[run])
 
     def weights(self) -> tuple[Int32Array, Int64Array]:
         """Return the ascending ids of the series that have samples here and their numbers of samples."""

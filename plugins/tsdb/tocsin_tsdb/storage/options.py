@@ -28,7 +28,8 @@ class StoreOptions:
     memtable_samples: int = 3_000_000
     tail_samples: int = 1 << 18
     frozen_memtables: int = 4
-    rows_per_file: int = 1 << 21
+    rows_per_file: int = 1 << 20
+    hot_bytes: int = 128 << 20
     duckdb_memory: int = 512 << 20
     duckdb_threads: int = 2
     id_reuse_seconds: float = 900.0

@@ -19,14 +19,16 @@ IndexArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Samples grouped by ascending position of their series in the selection; in time order within a series."""
+    """Samples of some series of a selection: ascending positions of the series in the selection, how many samples each has here,
+    and the samples one series after the other, each in time order."""
 
     positions: IndexArray
+    counts: IndexArray
     times: Int64Array
     values: Float64Array
 
     def __len__(self) -> int:
-        return len(self.positions)
+        return len(self.times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,31 +51,48 @@ def expand(starts: IndexArray, counts: IndexArray) -> IndexArray:
     return rows
 
 
+def narrow(
+    times: npt.NDArray[np.integer], begins: IndexArray, ends: IndexArray, start: int, end: int
+) -> tuple[IndexArray, IndexArray]:
+    """Narrow rows [begin, end) of series, each ascending in time, to the times in [start, end]; one bisection for all of them."""
+    return _bisect(times, begins, ends, start), _bisect(times, begins, ends, end + 1)
+
+
+def _bisect(times: npt.NDArray[np.integer], begins: IndexArray, ends: IndexArray, bound: int) -> IndexArray:
+    """Return for each series its first row whose time is not before the bound."""
+    low, high = begins.copy(), ends.copy()
+    last = len(times) - 1
+    for _ in range(int((ends - begins).max(initial=0)).bit_length()):
+        middle = (low + high) >> 1
+        before = (times[np.minimum(middle, last)] < bound) & (low < high)
+        low = np.where(before, middle + 1, low)
+        high = np.where(before, high, middle)
+    return low
+
+
 def merge(pieces: Sequence[Piece], series: int) -> Merged:
     """Merge pieces, oldest place first, into the samples of `series` series with strictly ascending times."""
     pieces = [piece for piece in pieces if len(piece)]
-    counts = [np.bincount(piece.positions, minlength=series) for piece in pieces]
-    total = np.sum(counts, axis=0, dtype=np.int64) if counts else np.zeros(series, np.int64)
+    total = np.zeros(series, np.int64)
+    for piece in pieces:
+        total[piece.positions] += piece.counts
     offsets = np.concatenate(([0], np.cumsum(total)))
     if len(pieces) == 1:
         times, values = pieces[0].times, pieces[0].values
     else:
-        times, values = _interleave(pieces, counts, offsets)
+        times, values = _interleave(pieces, offsets)
     return _strictly_ascending(offsets, times, values)
 
 
-def _interleave(
-    pieces: Sequence[Piece], counts: Sequence[IndexArray], offsets: Int64Array
-) -> tuple[Int64Array, Float64Array]:
+def _interleave(pieces: Sequence[Piece], offsets: Int64Array) -> tuple[Int64Array, Float64Array]:
     times = np.empty(offsets[-1], np.int64)
     values = np.empty(offsets[-1], np.float64)
     free = offsets[:-1].copy()
-    for piece, count in zip(pieces, counts, strict=True):
-        starts = np.cumsum(count) - count
-        target = np.arange(len(piece), dtype=np.int64) + (free - starts)[piece.positions]
+    for piece in pieces:
+        target = expand(free[piece.positions], piece.counts)
         times[target] = piece.times
         values[target] = piece.values
-        free += count
+        free[piece.positions] += piece.counts
     return times, values
 
 

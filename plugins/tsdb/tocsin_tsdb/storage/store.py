@@ -22,12 +22,13 @@ from prometheus_client import CollectorRegistry
 
 from tocsin_tsdb.promql.interface import Labels, Matcher, Selection, TooManySamples
 from tocsin_tsdb.storage import wire
-from tocsin_tsdb.storage.block import Block
+from tocsin_tsdb.storage.block import Block, FileReader
 from tocsin_tsdb.storage.blockset import BlockSet
 from tocsin_tsdb.storage.build import BlockBuilder
 from tocsin_tsdb.storage.duck import Parquet
 from tocsin_tsdb.storage.errors import CorruptBlock, MalformedWrite, StoreUnusable
 from tocsin_tsdb.storage.head import Head, Outcome
+from tocsin_tsdb.storage.hot import HotFiles
 from tocsin_tsdb.storage.index import INVALID, SeriesIndex
 from tocsin_tsdb.storage.matching import MatcherEvaluator
 from tocsin_tsdb.storage.memtable import NEVER
@@ -51,14 +52,17 @@ class Store:
         self.metrics = StoreMetrics(registry)
         self.clock = clock
         self._lock_file = _lock(options.directory)
-        self.parquet = Parquet(options.duckdb_memory, options.duckdb_threads, options.directory / "spill")
+        self.files = FileReader(
+            Parquet(options.duckdb_memory, options.duckdb_threads, options.directory / "spill"),
+            HotFiles(options.hot_bytes),
+        )
         self.index = SeriesIndex(time.monotonic, options.id_reuse_seconds)
         self.gate = WriteGate()
         self._matching = MatcherEvaluator(self.index)
         self._counted = (0, 0)
         self._counting = threading.Lock()
         try:
-            self.blocks = BlockSet(options.directory / "blocks", self.parquet, self.index, self.metrics)
+            self.blocks = BlockSet(options.directory / "blocks", self.files, self.index, self.metrics)
             with self.metrics.replay_seconds.time():
                 self.head = Head(options, self.index, self.metrics, clock)
             self.head.max_time = max(self.head.max_time, self.blocks.max_time)
@@ -69,7 +73,7 @@ class Store:
         except StoreUnusable:
             self._lock_file.close()
             raise
-        self.builder = BlockBuilder(options.directory / "blocks", self.parquet, self.index.key, options.rows_per_file)
+        self.builder = BlockBuilder(options.directory / "blocks", self.files, self.index.key, options.rows_per_file)
 
     def write(self, body: bytes) -> Outcome:
         """Store an uncompressed write request; durable when this returns.
@@ -137,7 +141,7 @@ class Store:
 
     def _block_piece(self, block: Block, wanted: Int32Array, start: int, end: int, limit: int) -> list[Piece]:
         try:
-            return [block.piece(wanted, start, end, limit)]
+            return list(block.pieces(wanted, start, end, limit, passing=False))
         except CorruptBlock as error:
             self.blocks.set_aside(block, error)
             return []
@@ -227,7 +231,7 @@ class Store:
         """Close the data directory. Samples that are not in blocks stay in the log."""
         self.head.close()
         self.metadata.save()
-        self.parquet.close()
+        self.files.parquet.close()
         self._lock_file.close()
 
 
