@@ -5,12 +5,29 @@ from __future__ import annotations
 import random
 
 _RANGES = ("40s", "1m", "2m30s", "5m", "9m17s")
-_OVER_TIME = "avg min max sum count stddev stdvar last present".split()
-_RATES = "rate irate increase delta idelta deriv changes resets".split()
-_MATH = "abs ceil floor exp ln log2 log10 sqrt sgn sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh deg rad".split()
-_AGGREGATIONS = "sum avg min max count group stddev stdvar".split()
-_ARITHMETIC = "+ - * / % ^".split()
-_COMPARISONS = "== != > < >= <=".split()
+_OVER_TIME = ["avg", "min", "max", "sum", "count", "stddev", "stdvar", "last", "present"]
+_RATES = ["rate", "irate", "increase", "delta", "idelta", "deriv", "changes", "resets"]
+_MATH = [
+    "abs",
+    "ceil",
+    "floor",
+    "exp",
+    "ln",
+    "log2",
+    "log10",
+    "sqrt",
+    "sgn",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+]
+_MATH += ["sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "deg", "rad"]
+_AGGREGATIONS = ["sum", "avg", "min", "max", "count", "group", "stddev", "stdvar"]
+_ARITHMETIC = ["+", "-", "*", "/", "%", "^"]
+_COMPARISONS = ["==", "!=", ">", "<", ">=", "<="]
 _SELECTORS = (
     "temp",
     "level",

@@ -16,6 +16,12 @@ class MemoryStore:
     def __init__(self) -> None:
         self.series: dict[Labels, tuple[list[int], list[float]]] = {}
 
+    def copy(self) -> MemoryStore:
+        """Return an independent store with the same series."""
+        other = MemoryStore()
+        other.series = {key: (list(stamps), list(values)) for key, (stamps, values) in self.series.items()}
+        return other
+
     def add(self, labels: Mapping[str, str], timestamps: Iterable[int], values: Iterable[float]) -> None:
         """Append samples to a series."""
         key = tuple(sorted((name, value) for name, value in labels.items() if value))

@@ -162,7 +162,9 @@ def _close(expected: str, actual: str) -> bool:
         one, other = float(expected), float(actual)
     except ValueError:
         return False
-    return math.isclose(one, other, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-12) or math.isnan(one) and math.isnan(other)
+    return math.isclose(one, other, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-12) or (
+        math.isnan(one) and math.isnan(other)
+    )
 
 
 def _order_differs(query: str, theirs: dict[str, Any], ours: dict[str, Any]) -> str:

@@ -44,7 +44,7 @@ class WindowSum:
 
     def trusted(self) -> BoolArray:
         """Tell where the error certainly does not matter."""
-        sure: BoolArray = self.error <= TRUSTED_ERROR * np.abs(self.pair[0])
+        sure: BoolArray = np.isfinite(self.error) & (self.error <= TRUSTED_ERROR * np.abs(self.pair[0]))
         return sure
 
 

@@ -218,8 +218,7 @@ class _Lexer:
         end = best.end() if best else self.pos
         rest = _ALNUM.match(self.query, end)
         if rest and rest.group():
-            what = "bad duration syntax" if self.in_bracket else "bad number or duration syntax"
-            raise self._error(f"{what}: {quote(self.query[self.pos : rest.end()])}")
+            raise self._error(f"bad number or duration syntax: {quote(self.query[self.pos : rest.end()])}")
         self._emit(kind, end)
 
     def _string(self, mark: str) -> None:

@@ -17,8 +17,8 @@ _HASH_RANGE = float(1 << 64)
 def top(frame: Frame, groups: Groups, k: Float64Array, *, largest: bool) -> Frame:
     """Keep the k largest or smallest elements of each group at each step; k is [steps]. NaN ranks last."""
     order = rank(frame, groups, largest=largest)
-    keep = _first_of_groups(frame.present, groups, order, k)
-    return Frame(frame.labels, frame.values, keep)
+    best = Frame(frame.labels, frame.values, _first_of_groups(frame.present, groups, order, k))
+    return best.take(order[:, 0]) if frame.steps == 1 else best  # the order shows only at a single step
 
 
 def rank(frame: Frame, groups: Groups, *, largest: bool) -> Int64Array:
