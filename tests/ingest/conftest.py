@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from tocsin.http.metrics import Metrics
+from tocsin.ingest.gateway import Gateway
+from tocsin.ingest.hosts import NoHosts
 from tocsin.ingest.interface import Resolver, Verdict
+from tocsin.ingest.metrics import GatewayMetrics
+from tocsin.ingest.outlet import Outlet, OutletOptions
+from tocsin.ingest.settings import PushgwSettings, WriterOptions
+from tocsin.plugin import Batch, Writer, WriteResult
 
 TWINS = ("_wire_py", "_wire")
 
@@ -159,3 +167,100 @@ def counting() -> Callable[[Resolver], tuple[Resolver, list[Any]]]:
         return recorded, calls
 
     return wrap
+
+
+class FakeWriter(Writer):
+    """A backend in the test's hands: it takes batches, fails, refuses or hangs as told.
+
+    :ivar behave: called with each batch; returns a result, None for success, or raises.
+    """
+
+    def __init__(self, url: str = "http://backend") -> None:
+        self.url = url
+        self.batches: list[Batch] = []
+        self.behave: Callable[[Batch], WriteResult | None] = lambda batch: None
+        self.arrived = threading.Condition()
+        self.closed = False
+
+    def write(self, batch: Batch) -> WriteResult:
+        result = self.behave(batch)
+        with self.arrived:
+            self.batches.append(batch)
+            self.arrived.notify_all()
+        return result or WriteResult()
+
+    def close(self) -> None:
+        self.closed = True
+
+    @property
+    def series(self) -> int:
+        """Entries that arrived."""
+        return sum(batch.series for batch in self.batches)
+
+    def wait(self, series: int, seconds: float = 10.0) -> None:
+        """Wait until so many entries have arrived."""
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: self.series >= series, seconds), f"{self.series} of {series} arrived"
+
+
+def value_of(metrics: Metrics, name: str, **labels: str) -> float:
+    """Return the sum of a metric's samples with these labels."""
+    found = [
+        sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    ]
+    return sum(found)
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    """Return an empty registry."""
+    return Metrics()
+
+
+@pytest.fixture
+def count(metrics: Metrics) -> Callable[..., float]:
+    """Return a function that reads the registry: `count("svc_pushgw_written_total", url=...)`."""
+    return lambda name, **labels: value_of(metrics, "svc_pushgw_" + name, **labels)
+
+
+@pytest.fixture
+def make_gateway(metrics: Metrics) -> Iterator[Callable[..., Gateway]]:
+    """Return a function that starts a gateway over writers; options are settings by attribute name."""
+    made: list[Gateway] = []
+
+    def make(*writers: Writer, hosts: Any = None, start: bool = True, outlet: Any = None, **options: Any) -> Gateway:
+        own = {name: options.pop(name) for name in list(options) if name in PushgwSettings.__dataclass_fields__}
+        chosen = WriterOptions(**{"queue_number": 2, "linger": 0, "retry_interval": 1, **options})
+        settings = PushgwSettings(**own, writer_options=chosen)
+        instruments = GatewayMetrics.make(metrics)
+        choices = outlet or {}
+        outlets = [
+            Outlet(writer, OutletOptions(**{"retry_interval": 0.01, **choices.get(writer.url, {})}), instruments)
+            for writer in writers
+        ]
+        hosts = hosts or NoHosts()
+        gateway = Gateway(settings, outlets, instruments, hosts, hosts, clock=lambda: 1_760_000_000.7)
+        if start:
+            gateway.start()
+            made.append(gateway)
+        return gateway
+
+    yield make
+    for gateway in made:
+        if gateway.running:
+            gateway.stop(0)
+
+
+@pytest.fixture
+def writer() -> FakeWriter:
+    """Return a backend that takes everything."""
+    return FakeWriter()
+
+
+@pytest.fixture
+def make_writer() -> type[FakeWriter]:
+    """Return the class of backends in the test's hands."""
+    return FakeWriter

@@ -10,6 +10,7 @@ import fcntl
 import mmap
 import os
 import tempfile
+import weakref
 
 ROWS = 64
 """Processes at once: workers, and those of the previous configuration while they drain."""
@@ -21,10 +22,11 @@ class Board:
     def __init__(self, columns: int) -> None:
         self._width = columns + 1  # the first column names the process
         size = ROWS * self._width * 8
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the board
-        self._file.truncate(size)
-        self._memory = mmap.mmap(self._file.fileno(), size)
-        self._cells = memoryview(self._memory).cast("q")
+        self._file, name = tempfile.mkstemp("-tocsin")
+        os.unlink(name)
+        os.ftruncate(self._file, size)
+        self._cells = memoryview(mmap.mmap(self._file, size)).cast("q")
+        weakref.finalize(self, os.close, self._file)
         self._row = 0
         self.slot = 0
 
@@ -64,12 +66,6 @@ class Board:
     def sum(self, column: int) -> int:
         """Return the sum over all processes."""
         return sum(self._cells[column + 1 :: self._width].tolist())
-
-    def close(self) -> None:
-        """Give back the memory."""
-        self._cells.release()
-        self._memory.close()
-        self._file.close()
 
 
 def _alive(pid: int) -> bool:

@@ -104,6 +104,8 @@ class _Writers:
         if not isinstance(asynchronous, bool):
             raise SettingsError(f"{where}.AsyncWrite: got {asynchronous!r}, expected true or false")
         rules = table[ours["writerelabels"]] if "writerelabels" in ours else []
+        if not _is_array(rules):
+            raise SettingsError(f"{where}.WriteRelabels: got {rules!r}, expected an array of tables")
         rest = {name: value for name, value in table.items() if name.lower() not in ours}
         element: Any = rest
         if kind.settings is not None:

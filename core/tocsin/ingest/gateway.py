@@ -91,7 +91,7 @@ class Gateway:
         self._size_read, self._size = -float("inf"), 0
         self._full = Throttle(log, clock=monotonic)
         self._idents: dict[str, object] = {}
-        self._running = False
+        self.running = False
         self._stopped = threading.Event()
         self._ticker: threading.Thread | None = None
         self._shown: dict[str, tuple[int, int, int]] = {}
@@ -122,7 +122,7 @@ class Gateway:
         :raises WireError: the body is malformed; nothing was taken.
         :raises NotRunningError: before `start` and after `stop`.
         """
-        if not self._running:
+        if not self.running:
             raise NotRunningError("the gateway is not running")
         self._refresh()
         cache = self._caches[COLLECTOR_OR_HOST if decoded.host_label else COLLECTOR]
@@ -232,14 +232,14 @@ class Gateway:
         self._requests = self.board.slot
         self._ticker = threading.Thread(target=self._tick, name="gateway metrics", daemon=True)
         self._ticker.start()
-        self._running = True
+        self.running = True
 
     def stop(self, seconds: float) -> int:
         """Take nothing more and write what is queued within some seconds; return the entries that were lost.
 
         What cannot be written in time goes to the spool where there is one.
         """
-        self._running = False
+        self.running = False
         deadline = self._monotonic() + seconds
         for queue in self._queues.values():
             queue.close()

@@ -66,6 +66,10 @@ class GatewayMetrics:
         return cls(**{name: _make(metrics, row) for name, row in TABLE.items()})
 
 
+# Kinds are `counter`, `histogram`, or the way in which a gauge is combined over processes. A counter whose specified name
+# lacks `_total` has to be a gauge, because the client library would add it.
+
+
 def _make(metrics: Metrics, row: tuple[str, str, str, tuple[str, ...]]) -> Any:
     kind, name, doc, labels = row
     name = "svc_pushgw_" + name
@@ -78,7 +82,7 @@ def _make(metrics: Metrics, row: tuple[str, str, str, tuple[str, ...]]) -> Any:
 
 TABLE: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "received": ("counter", "samples_received_total", "Series received, by protocol.", ("channel",)),
-    "by_ident": ("counter", "sample_received_by_ident", "Series received, by host.", ("host_ident",)),
+    "by_ident": ("sum", "sample_received_by_ident", "Series received, by host.", ("host_ident",)),
     "idents_not_counted": (
         "counter", "sample_idents_not_counted_total", "Series of hosts beyond Pushgw.MaxIdentMetrics.", ()),
     "request_errors": ("counter", "request_errors_total", "Requests refused, by protocol.", ("channel", "reason")),

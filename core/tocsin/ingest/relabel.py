@@ -43,7 +43,8 @@ class RelabelRule:
     replacement: str = "$1"
 
 
-_KEYS = {"".join(part.title() for part in item.name.split("_")): item for item in fields(RelabelRule)}
+_KEYS = {item.name.replace("_", ""): item for item in fields(RelabelRule)}
+"""Fields by the lower-case name of their key: keys match without regard to case."""
 
 
 def parse_rule(raw: Mapping[str, Any], where: str) -> RelabelRule:
@@ -54,10 +55,10 @@ def parse_rule(raw: Mapping[str, Any], where: str) -> RelabelRule:
     """
     values: dict[str, Any] = {}
     for key, value in raw.items():
-        if key not in _KEYS:
+        if key.lower() not in _KEYS:
             log.warning("%s.%s is not a known key and has no effect", where, key)
             continue
-        name, kind = _KEYS[key].name, _KEYS[key].type
+        name, kind = _KEYS[key.lower()].name, _KEYS[key.lower()].type
         if name == "source_labels":
             if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(v, str) for v in value):
                 raise RelabelError(f"{where}.{key}: expected an array of strings, got {value!r}")

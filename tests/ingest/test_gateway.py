@@ -1,0 +1,445 @@
+"""The gateway as a whole, without HTTP: every entry is accounted for, and no backend delays another."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import pytest
+
+from tocsin.ingest.decode import decode_chunk
+from tocsin.ingest.gateway import NotRunningError
+from tocsin.ingest.hosts import NoHosts, Target
+from tocsin.ingest.interface import WireError
+from tocsin.ingest.relabel import RelabelRule
+from tocsin.plugin import Decoded, WriteError, WriteResult
+
+A, B = "http://a", "http://b"
+
+
+@pytest.fixture
+def body(make_series, make_body):
+    """Return a function that makes a request of so many series."""
+    return lambda count, **labels: make_body(*(make_series(__name__="m", n=str(n), **labels) for n in range(count)))
+
+
+def received(writer):
+    return [series for batch in writer.batches for series in decode_chunk(batch.body)]
+
+
+def fail(batch):
+    raise WriteError("no answer")
+
+
+class Hang:
+    """A backend that answers nobody until it is let go."""
+
+    def __init__(self):
+        self.go = threading.Event()
+
+    def __call__(self, batch):
+        self.go.wait(30)
+
+
+def test_from_request_to_backend(make_gateway, writer, body, count):
+    gateway = make_gateway(writer)
+    assert gateway.accept("prometheus", Decoded(body(5, agent_hostname="web01"))) == 5
+    writer.wait(5)
+    first = received(writer)[0]
+    assert dict(first.labels) == {"__name__": "m", "n": "0", "ident": "web01"}
+    assert first.samples == [(1_760_000_000_000, 1.0)]
+    assert gateway.stop(10) == 0
+    assert count("samples_received_total", channel="prometheus") == 5
+    assert count("sample_received_by_ident", host_ident="web01") == 5
+    assert count("written_total", url=writer.url) == count("write_total", url=writer.url) == 5
+    assert count("sample_queue_size") == count("writer_pending") == 0
+
+
+def test_payload_timestamps_can_be_kept(make_gateway, writer, body):
+    gateway = make_gateway(writer, force_server_time=False)
+    gateway.accept("x", Decoded(body(1)))
+    writer.wait(1)
+    assert received(writer)[0].samples == [(1000, 1.0)]
+
+
+def test_malformed_request_leaves_nothing(make_gateway, writer, body, count):
+    gateway = make_gateway(writer)
+    with pytest.raises(WireError):
+        gateway.accept("x", Decoded(body(3) + b"\x0a\x7f"))
+    gateway.stop(10)
+    assert not writer.batches
+    assert count("samples_received_total") == 0
+
+
+def test_drops_are_counted_by_reason(make_gateway, writer, make_series, make_body, count):
+    gateway = make_gateway(writer, drop_sample=[{"__name__": "noise"}])
+    series = [make_series(__name__="noise"), make_series(pairs=[(b"a", b"1"), (b"a", b"2")]), make_series(__name__="x")]
+    assert gateway.accept("x", Decoded(make_body(*series))) == 3
+    gateway.stop(10)
+    assert [dict(one.labels) for one in received(writer)] == [{"__name__": "x"}]
+    assert count("drop_sample_total") == 1
+    assert count("dropped_total", reason="drop_rule") == 1
+    assert count("dropped_total", reason="duplicate_label") == 1
+
+
+def test_ident_metrics_are_bounded(make_gateway, writer, make_series, make_body, count):
+    gateway = make_gateway(writer, max_idents=2)
+    gateway.accept("x", Decoded(make_body(*(make_series(ident=str(n)) for n in range(5)))))
+    assert count("sample_received_by_ident") == 2
+    assert count("sample_idents_not_counted_total") == 3
+
+
+def test_debug_samples_are_logged(make_gateway, writer, body, caplog):
+    gateway = make_gateway(writer, debug_sample={"n": "1"})
+    with caplog.at_level(logging.DEBUG, "tocsin.ingest.gateway"):
+        gateway.accept("x", Decoded(body(3)), "10.0.0.1")
+    [record] = [r for r in caplog.records if r.name == "tocsin.ingest.gateway" and r.levelno == logging.DEBUG]
+    assert record.getMessage() == 'sample from 10.0.0.1: {__name__="m",n="1"} 1@1760000000000'
+
+
+class Hosts(NoHosts):
+    """Hosts whose labels change under the gateway's feet."""
+
+    def __init__(self):
+        self.version, self.changed, self.tags, self.seen = 1, (), {}, []
+
+    def changes(self, since):
+        return self.version, self.changed
+
+    def lookup(self, ident):
+        return Target(self.tags[ident]) if ident in self.tags else None
+
+    def announce(self, idents):
+        self.seen += idents
+
+
+@pytest.mark.parametrize("changed", [("web01",), None])
+def test_changed_tags_show_on_the_next_request(make_gateway, writer, body, changed):
+    hosts = Hosts()
+    gateway = make_gateway(writer, hosts=hosts)
+    for tags in ({}, {"web01": {b"dc": b"fra"}}, {"web01": {b"dc": b"ams"}}):
+        hosts.tags, hosts.changed = tags, changed
+        hosts.version += 1
+        gateway.accept("x", Decoded(body(1, ident="web01")))
+    gateway.stop(10)
+    assert sorted(dict(one.labels).get("dc", "") for one in received(writer)) == ["", "ams", "fra"]
+
+
+def test_hosts_are_announced_only_when_asked_for(make_gateway, writer, body):
+    hosts = Hosts()
+    make_gateway(writer, hosts=hosts).accept("x", Decoded(body(1, ident="a")))
+    assert not hosts.seen
+    gateway = make_gateway(writer, hosts=hosts, heartbeat_from_metric=True)
+    gateway.accept("x", Decoded(body(2, ident="a")))
+    gateway.accept("x", Decoded(body(1, ident="b"), register_hosts=False))
+    assert hosts.seen == ["a"]
+
+
+def test_host_label_only_where_the_request_allows_it(make_gateway, writer, body):
+    gateway = make_gateway(writer)
+    gateway.accept("x", Decoded(body(1, host="h")))
+    gateway.accept("x", Decoded(body(1, host="h"), host_label=True))
+    gateway.stop(10)
+    assert sorted(dict(one.labels).get("ident", "") for one in received(writer)) == ["", "h"]
+
+
+def test_round_robin_over_queues(make_gateway, writer, body, count):
+    hang = Hang()
+    writer.behave = hang
+    gateway = make_gateway(writer, queue_number=3, queue_pop_size=1)
+    for _ in range(6):
+        gateway.accept("x", Decoded(body(10)))
+    gateway.show()
+    # One entry of each queue is on its way; the others wait.
+    assert [count("sample_queue_size", queueid=str(n)) + 1 for n in range(3)] == pytest.approx([20, 20, 20], abs=1)
+    assert count("queue_consumers") == 3
+    hang.go.set()
+    assert gateway.stop(10) == 0
+    assert writer.series == 60
+
+
+def test_full_queue_drops_and_says_so_once(make_gateway, writer, body, count, caplog):
+    hang = Hang()
+    writer.behave = hang
+    gateway = make_gateway(writer, queue_number=1, queue_max_size=10, queue_pop_size=5)
+    for _ in range(4):
+        assert gateway.accept("x", Decoded(body(8))) == 8
+    hang.go.set()
+    gateway.stop(10)
+    assert writer.series + count("push_queue_error_total", queueid="0") == 32
+    assert count("dropped_total", reason="queue_full") == count("push_queue_error_total") > 0
+    [line] = [r.getMessage() for r in caplog.records if "is full" in r.getMessage()]
+    assert 'n="' in line
+
+
+def test_water_mark(make_gateway, writer, body, count):
+    writer.behave = hang = Hang()
+    now = [0.0]
+    gateway = make_gateway(writer, queue_max_size=100, queue_water_mark=0.05, queue_pop_size=1)
+    gateway._monotonic = lambda: now[0]
+    assert gateway.ceiling == 10
+    assert gateway.over_limit() == 0
+    gateway.accept("x", Decoded(body(20)))
+    assert gateway.over_limit() == 0  # the length is looked at now and then only
+    now[0] += 0.2
+    assert gateway.over_limit() > 10
+    assert count("push_queue_over_limit_error_total") == 1
+    hang.go.set()
+
+
+def test_no_writer(make_gateway, body, count):
+    gateway = make_gateway()
+    assert gateway.accept("x", Decoded(body(4))) == 4
+    assert count("writer_dropped_total", reason="no_writer") == 4
+
+
+def test_not_running(make_gateway, writer, body):
+    with pytest.raises(NotRunningError):
+        make_gateway(writer, start=False).accept("x", Decoded(body(1)))
+
+
+# --- backends -------------------------------------------------------------------------------------------------------
+
+
+def test_a_dead_backend_delays_no_other(make_gateway, make_writer, body, count):
+    """While one backend hangs and another fails, the third gets everything, and admission stays open."""
+    healthy, hanging, failing = make_writer(A), make_writer(B), make_writer("http://c")
+    hanging.behave = hang = Hang()
+    failing.behave = fail
+    gateway = make_gateway(
+        healthy, hanging, failing, queue_max_size=10_000, queue_water_mark=0.01, size_interval=1, queue_pop_size=100
+    )
+    for round_ in range(1, 31):
+        assert gateway.over_limit() == 0
+        gateway.accept("x", Decoded(body(100)))
+        healthy.wait(100 * round_)
+    gateway.show()
+    assert count("writer_pending", url=B) == count("writer_pending", url="http://c") == 3000
+    assert count("push_queue_error_total") == 0
+    hang.go.set()
+    failing.behave = lambda batch: None
+    assert gateway.stop(10) == 0
+    assert [one.series for one in (healthy, hanging, failing)] == [3000, 3000, 3000]
+
+
+def test_dead_backend_loses_its_own_oldest(make_gateway, make_writer, body, count):
+    healthy, hanging = make_writer(A), make_writer(B)
+    hanging.behave = hang = Hang()
+    gateway = make_gateway(healthy, hanging, queue_number=1, queue_max_size=50, queue_pop_size=10)
+    for round_ in range(1, 21):
+        gateway.accept("x", Decoded(body(10)))
+        healthy.wait(10 * round_)
+    hang.go.set()
+    gateway.stop(10)
+    lost = count("writer_dropped_total", url=B, reason="backlog_full")
+    assert lost >= 130
+    assert hanging.series + lost == healthy.series == 200
+
+
+def test_retries_until_it_works(make_gateway, writer, body, count):
+    attempts = []
+
+    def third_time(batch):
+        attempts.append(batch)
+        if len(attempts) < 3:
+            raise WriteError("HTTP 503", status=503)
+
+    writer.behave = third_time
+    gateway = make_gateway(writer)
+    gateway.accept("x", Decoded(body(7)))
+    writer.wait(7)
+    gateway.stop(10)
+    assert attempts[0] == attempts[2]
+    assert (count("write_total"), count("write_error_total"), count("written_total")) == (7, 14, 7)
+    assert count("forward_duration_seconds_count") == 1
+
+
+def test_retries_end(make_gateway, writer, body, count, caplog):
+    writer.behave = fail
+    gateway = make_gateway(writer, outlet={writer.url: {"retry_count": 4}})
+    gateway.accept("x", Decoded(body(2)))
+    assert gateway.stop(10) == 0
+    assert count("write_error_total") == 8
+    assert count("writer_dropped_total", reason="retries_exhausted") == 2
+    assert "no answer" in caplog.text
+
+
+def test_retry_after_is_honoured(make_gateway, writer, body):
+    waits = []
+
+    def busy(batch):
+        if not waits:
+            waits.append(1)
+            raise WriteError("HTTP 429", retry_after=0.05, status=429)
+
+    writer.behave = busy
+    gateway = make_gateway(writer)
+    pauses = []
+    [outlet] = gateway.outlets
+    wait = outlet._given_up.wait
+    outlet._given_up.wait = lambda seconds: pauses.append(seconds) or wait(seconds)
+    gateway.accept("x", Decoded(body(1)))
+    writer.wait(1)
+    assert pauses == [0.05]
+
+
+def test_refusal_is_success_and_counted(make_gateway, writer, body, count):
+    writer.behave = lambda batch: WriteResult(refused_with=404, detail="no receiver")
+    gateway = make_gateway(writer)
+    gateway.accept("x", Decoded(body(3)))
+    gateway.stop(10)
+    assert (count("write_total"), count("write_error_total"), count("written_total")) == (3, 0, 0)
+    assert count("write_rejected_total", url=writer.url, code="404") == 3
+
+
+def test_writer_that_breaks_its_contract(make_gateway, writer, body, count):
+    def broken(batch):
+        raise ZeroDivisionError
+
+    writer.behave = broken
+    gateway = make_gateway(writer, outlet={writer.url: {"retry_count": 2}})
+    gateway.accept("x", Decoded(body(3)))
+    gateway.stop(10)
+    assert count("write_error_total") == 6
+    assert count("writer_dropped_total", reason="retries_exhausted") == 3
+
+
+def test_relabelling_affects_its_own_backend(make_gateway, make_writer, body, count):
+    one, two = make_writer(A), make_writer(B)
+    rules = [RelabelRule(action="drop", source_labels=("n",), regex="[12]"), RelabelRule(action="labeldrop", regex="x")]
+    gateway = make_gateway(one, two, outlet={A: {"relabel": rules}})
+    gateway.accept("x", Decoded(body(4, x="y")))
+    gateway.stop(10)
+    assert [dict(series.labels) for series in received(one)] == [{"__name__": "m", "n": n} for n in "03"]
+    assert two.series == 4
+    assert count("writer_dropped_total", url=A, reason="relabel") == 2
+    assert count("label_cache_total", cache=f"relabel {A}", outcome="miss") == 4
+
+
+def test_async_writer_drops_when_busy(make_gateway, writer, body, count):
+    writer.behave = hang = Hang()
+    gateway = make_gateway(writer, outlet={writer.url: {"critical": False}}, queue_number=1, queue_pop_size=1)
+    gateway.accept("x", Decoded(body(40)))
+    lost = lambda: count("writer_dropped_total", reason="async_busy")  # noqa: E731
+    until(lambda: lost() == 24)
+    assert count("write_error_total") == 24
+    hang.go.set()
+    gateway.stop(10)
+    assert writer.series + lost() == 40
+
+
+def test_async_writer_tries_three_times(make_gateway, writer, body, count):
+    writer.behave = fail
+    gateway = make_gateway(writer, outlet={writer.url: {"critical": False}})
+    gateway.accept("x", Decoded(body(5)))
+    gateway.stop(10)
+    assert count("write_error_total") == 15
+    assert count("writer_dropped_total", reason="retries_exhausted") == 5
+
+
+def until(check, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_metadata_goes_to_backends_that_want_it(make_gateway, make_writer, pb, make_series, make_body, count):
+    one, two = make_writer(A), make_writer(B)
+    one.metadata = True
+    message = pb.Metadata(type=1, metric_family_name="x", help="h")
+    request = make_body(make_series(a="1"), metadata=[message])
+    gateway = make_gateway(one, two)
+    gateway.accept("x", Decoded(request, metadata=[message.SerializeToString()]))
+    gateway.stop(10)
+    assert pb.WriteRequest.FromString(one.batches[-1].body).metadata == [message, message]
+    assert one.batches[-1].series == 0
+    assert len(two.batches) == 1
+    assert count("metadata_dropped_total") == 0
+
+
+def test_unwanted_metadata_is_counted(make_gateway, writer, pb, make_body, count):
+    make_gateway(writer).accept("x", Decoded(make_body(metadata=[pb.Metadata(metric_family_name="x")] * 3)))
+    assert count("metadata_dropped_total") == 3
+
+
+# --- the end --------------------------------------------------------------------------------------------------------
+
+
+def test_stop_drains(make_gateway, make_writer, body):
+    slow = make_writer(A)
+    slow.behave = lambda batch: threading.Event().wait(0.002) and None
+    gateway = make_gateway(slow, queue_pop_size=10)
+    for _ in range(20):
+        gateway.accept("x", Decoded(body(50)))
+    assert gateway.stop(20) == 0
+    assert slow.series == 1000
+    assert slow.closed
+
+
+def test_stop_gives_up_at_the_deadline(make_gateway, make_writer, body, count):
+    healthy, dead = make_writer(A), make_writer(B)
+    dead.behave = fail
+    gateway = make_gateway(healthy, dead, queue_number=1, queue_pop_size=10)
+    gateway.accept("x", Decoded(body(50)))
+    healthy.wait(50)
+    assert gateway.stop(0.05) == 50
+    assert count("writer_dropped_total", url=B, reason="shutdown") == 50
+
+
+def test_stop_with_a_hanging_backend(make_gateway, writer, body, monkeypatch):
+    monkeypatch.setattr("tocsin.ingest.gateway.JOIN_SECONDS", 0.05)
+    writer.behave = hang = Hang()
+    gateway = make_gateway(writer, queue_number=1, queue_pop_size=10)
+    gateway.accept("x", Decoded(body(10)))
+    until(lambda: gateway.outlets[0].in_flight == 10)
+    assert gateway.stop(0.05) == 10
+    hang.go.set()
+
+
+# --- the spool ------------------------------------------------------------------------------------------------------
+
+
+def test_spool_keeps_what_cannot_be_written(make_gateway, writer, body, count, tmp_path):
+    writer.behave = fail
+    options = {writer.url: {"spool_directory": tmp_path}}
+    gateway = make_gateway(writer, outlet=options, queue_number=1, queue_pop_size=10)
+    for _ in range(5):
+        gateway.accept("x", Decoded(body(10)))
+    assert gateway.stop(10) == 0
+    assert not writer.batches
+    assert count("spool_series", url=writer.url) == 50
+    assert count("spool_bytes", url=writer.url) > 0
+    assert count("write_total") == 50
+
+    again = type(writer)(writer.url)
+    gateway = make_gateway(again, outlet=options)
+    again.wait(50)
+    gateway.accept("x", Decoded(body(1)))
+    again.wait(51)
+    assert gateway.stop(10) == 0
+    assert [dict(s.labels)["n"] for s in received(again)] == [str(n) for n in range(10)] * 5 + ["0"]
+    assert count("spool_series", url=writer.url) == 0
+    assert count("written_total") == 51
+
+
+def test_spool_is_replayed_when_the_backend_returns(make_gateway, writer, body, count, tmp_path):
+    writer.behave = fail
+    gateway = make_gateway(writer, outlet={writer.url: {"spool_directory": tmp_path}}, queue_number=1)
+    gateway.accept("x", Decoded(body(3)))
+    gateway.accept("x", Decoded(body(4)))
+    until(lambda: gateway.outlets[0]._spool.stored().series == 7)
+    writer.behave = lambda batch: None
+    writer.wait(7)
+    assert gateway.stop(10) == 0
+    assert (count("written_total"), count("writer_dropped_total")) == (7, 0)
+
+
+def test_unusable_spool_is_named_and_batches_are_retried(make_gateway, writer, body, tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    gateway = make_gateway(writer, outlet={writer.url: {"spool_directory": tmp_path / "file"}})
+    assert "SpoolDir" in caplog.text
+    gateway.accept("x", Decoded(body(3)))
+    gateway.stop(10)
+    assert writer.series == 3
