@@ -8,6 +8,7 @@ import pytest
 
 from tocsin.app.registry import PluginClash, PluginInfo, Plugins, load_plugins
 from tocsin.plugin import Feature, Toolset, hookimpl
+from tocsin.plugin.testkit import AppFactory
 
 
 class Saved(Feature):
@@ -87,3 +88,16 @@ def test_a_disabled_plugin_is_not_imported() -> None:
 
     plugins = load_plugins(["bad"], [EntryPoint("bad", "bad.module", "tocsin")], importer)
     assert plugins.infos[0].stage == "disabled"
+
+
+@pytest.mark.parametrize("stage", ["setup", "seed", "routes", "start"])
+def test_a_feature_that_fails_later_is_left_out_too(make_app: AppFactory, stage: str) -> None:
+    def fail(self: Any, *_: Any) -> None:
+        raise RuntimeError("broken plugin")
+
+    feature = type("Broken", (Feature,), {"name": "broken", stage: fail})()
+    app = make_app(plugins=[plugin(tocsin_features=lambda: [feature])], start="http")
+    assert app.client.get("/ping").text == "pong"
+    assert feature not in app.core.features
+    info = app.core.plugins.infos[0]
+    assert (info.stage, info.error) == (stage, "RuntimeError: broken plugin")

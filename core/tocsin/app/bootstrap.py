@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +75,12 @@ def declared_sections(features: tuple[Feature, ...], plugins: Plugins) -> list[t
 
 def prepare(core: Core) -> None:
     """Bring the database up to date and write the rows an installation starts with; safe to run in parallel."""
-    steps = [("store", (create(ChangeVersion),)), *((f.name, f.migrations) for f in core.features)]
-    run_migrations(core.db, steps, core.data_directory / "migration.lock")
+    lock = core.data_directory / "migration.lock"
+    run_migrations(core.db, [("store", (create(ChangeVersion),))], lock)
     for feature in core.features:
-        feature.seed(core)
+        core.guard(feature, "migrate", partial(run_migrations, core.db, [(feature.name, feature.migrations)], lock))
+    for feature in core.features:
+        core.guard(feature, "seed", partial(feature.seed, core))
     core.release()
 
 
@@ -86,7 +89,7 @@ def route_table(core: Core) -> RouteTable:
     table = RouteTable()
     table.add("http", health.routes(expose_metrics=core.http.expose_metrics, profiling=core.http.pprof))
     for feature in core.features:
-        table.add(feature.name, feature.routes(core))
+        table.add(feature.name, core.guard(feature, "routes", lambda f=feature: list(f.routes(core))) or ())  # type: ignore[misc]
     return table
 
 

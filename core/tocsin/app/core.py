@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tocsin.app.sections import CacheSettings, DataSettings, DbSettings, HttpSettings, SecretsSettings
+from tocsin.app.settings import SettingsError
 from tocsin.http.metrics import Metrics
+from tocsin.http.routes import RouteClash
 from tocsin.store.cache import Cache, open_cache
 from tocsin.store.database import Database
 from tocsin.store.snapshots import ChangeVersion, Snapshots
@@ -65,7 +68,23 @@ class Core:
         for feature in self.features:
             self.db.bind(feature.tables)
         for feature in self.features:
-            feature.setup(self)
+            self.guard(feature, "setup", partial(feature.setup, self))
+
+    def guard(self, feature: Feature, stage: str, call: Callable[[], T]) -> T | None:
+        """Run one step of a feature; a plugin's feature that fails is left out, core's own must not fail.
+
+        Wrong settings and clashing names stop the start whoever finds them.
+        """
+        try:
+            return call()
+        except (SettingsError, RouteClash):
+            raise
+        except Exception as error:
+            if not self.plugins.blame(feature, stage, error):
+                raise
+            log.exception("feature %s is left out: %s failed", feature.name, stage)
+            self.features = tuple(other for other in self.features if other is not feature)
+            return None
 
     def provide(self, service: object, as_type: type | None = None) -> None:
         """Offer a service under its class, or under ``as_type``."""
@@ -96,7 +115,7 @@ class Core:
     def start(self, role: str) -> None:
         """Start the background work of every active feature for ``http`` or ``engine``."""
         for feature in self.features:
-            feature.start(self, role)
+            self.guard(feature, "start", partial(feature.start, self, role))
 
     def stop(self, role: str) -> None:
         """Stop background work in reverse order; a feature that fails to stop does not keep the others from it."""

@@ -226,8 +226,8 @@ def launch(process: str, directory: Path) -> int:
     """
     core = open_core(process, directory)
     configure_logging(core.settings)
+    listener = listen(core.http.host, core.http.port)  # before rows are made: the first login is shown only once
     prepare(core)
-    listener = listen(core.http.host, core.http.port)
     print(greeting(core), flush=True)
     core.close()
     cores = iter([core])

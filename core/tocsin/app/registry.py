@@ -95,6 +95,17 @@ class Plugins:
                 sections.update(dict.fromkeys(descriptor.settings))
         return list(sections)
 
+    def blame(self, feature: Any, stage: str, error: Exception) -> bool:
+        """Record that a plugin's feature failed; return false when the feature is no plugin's."""
+        if feature not in self._found[api.Feature].values():
+            return False
+        owner = self._owners["tocsin_features", feature.name]
+        for info in self.infos:
+            if info.name == owner:
+                info.stage, info.error = stage, f"{type(error).__name__}: {error}"
+        del self._found[api.Feature][feature.name]
+        return True
+
     def add(self, info: PluginInfo, module: Any) -> None:
         """Register one plugin module, call its hooks and index what they return; record a failure in ``info``."""
         self.infos.append(info)

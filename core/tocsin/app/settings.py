@@ -31,6 +31,7 @@ class Key:
     doc: str
     check: Callable[[Any], str | None] | None = None
     secret: bool = False
+    shipped: Any = None
 
 
 def key(
@@ -40,14 +41,16 @@ def key(
     *,
     check: Callable[[Any], str | None] | None = None,
     secret: bool = False,
+    shipped: Any = None,
 ) -> Any:
     """Declare one setting of a section.
 
     ``check`` gets the converted value and returns what was expected instead, or ``None`` when the value is fine.
     ``secret`` values are never shown by ``tocsin config check`` nor logged.
+    ``shipped`` is the value in the configuration file that comes with the service where that differs from the default.
     A default that is a list, a dict or a section is copied for each instance.
     """
-    meta = {"key": Key(name, doc, check, secret)}
+    meta = {"key": Key(name, doc, check, secret, shipped)}
     if isinstance(default, list | dict):
         return field(default_factory=lambda: type(default)(default), metadata=meta)
     if isinstance(default, type):
@@ -85,6 +88,7 @@ class Entry:
     default: Any
     doc: str
     secret: bool
+    shipped: Any
 
 
 def section_name(cls: type) -> str:
@@ -107,7 +111,7 @@ def entries(cls: type, prefix: str | None = None) -> Iterator[Entry]:
             nested.append((typing.cast(type, kind), path))
             continue
         default = spec.default_factory() if callable(spec.default_factory) else spec.default
-        yield Entry(path, type_text(kind), default, meta.doc, meta.secret)
+        yield Entry(path, type_text(kind), default, meta.doc, meta.secret, meta.shipped)
         item = typing.get_args(kind)[0] if typing.get_origin(kind) is list else None
         if item is not None and dataclasses.is_dataclass(item):
             nested.append((typing.cast(type, item), path + "[]"))
@@ -162,7 +166,7 @@ class Loader:
     def _section(self, cls: type[T], table: Any, path: str) -> T:
         if not isinstance(table, Mapping):
             raise SettingsError(f"[{path}]: got {table!r}, expected a section")
-        table = folded(table)
+        written, table = table, folded(table)
         hints = typing.get_type_hints(cls)
         values: dict[str, Any] = {}
         known = set()
@@ -173,7 +177,7 @@ class Loader:
             present, raw = self._raw(table, meta.name, where, hints[spec.name])
             if present:
                 values[spec.name] = self._checked(hints[spec.name], raw, where, meta)
-        rest = [name for name in table if name not in known]
+        rest = [name for name in written if name.lower() not in known]
         for spec in dataclasses.fields(cls):  # type: ignore[arg-type]
             if spec.metadata["key"].name == OTHERS:
                 values[spec.name], rest = {name: table[name] for name in rest}, []

@@ -24,6 +24,8 @@ def standalone_application() -> Application:
     core = open_core("center", Path(os.environ.get("TOCSIN_CONFIG", "etc")))
     configure_logging(core.settings)
     prepare(core)
+    for line in (line for feature in core.features for line in feature.greeting(core)):
+        print(line, flush=True)
     log.warning("serving HTTP only: rule evaluation, scheduled jobs and sidecars run under 'tocsin center'")
     application = make_application(core)
     core.start("http")

@@ -49,7 +49,6 @@ class StoreFeature(Feature):
             core.get(DatasourceRegistry).ensure(
                 datasource(understand(section), core.http),
                 identifier="svc-embedded-tsdb",
-                title="Prometheus Like",
                 description="The embedded time-series store of this service.",
             )
 

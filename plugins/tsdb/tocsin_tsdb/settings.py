@@ -18,10 +18,12 @@ SOCKET = "store.sock"
 class EmbeddedTsdbSettings:
     """The time-series store inside the center."""
 
-    enable: bool = key("Enable", False, "run the embedded time-series store (center only)")
+    enable: bool = key("Enable", False, "run the embedded time-series store (center only)", shipped=True)
     directory: str = key("Dir", "data/tsdb", "data directory, relative to the working directory")
     retention: str = key("RetentionDuration", "15d", "how long samples are kept, like `12h`, `7d`, `1d12h`")
-    max_bytes: str = key("MaxBytes", "", "most bytes of blocks, like `10GiB`; the oldest go first; empty is unlimited")
+    max_bytes: str = key(
+        "MaxBytes", "", "most bytes of blocks, like `10GiB`; the oldest go first; empty is unlimited", shipped="10GiB"
+    )
     out_of_order: str = key("OutOfOrderTimeWindow", "10m", "how much older than the newest sample a late one may be")
     query_timeout: str = key("QueryTimeout", "1m", "longest time for a query")
     query_max_samples: int = key("QueryMaxSamples", 50_000_000, "most samples that one query may hold in memory")

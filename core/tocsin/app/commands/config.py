@@ -72,7 +72,9 @@ def reference(sections: list[type]) -> Iterator[str]:
 
 
 def sample(sections: list[type]) -> Iterator[str]:
-    """Yield the lines of a configuration file with every key, its default and its explanation, all commented out."""
+    """Yield the lines of the shipped configuration file: every key with its explanation, defaults commented out."""
+    yield "# Configuration of Tocsin; lines that begin with a number sign show defaults."
+    yield "# `tocsin config reference` explains every key, `tocsin config check` validates these files."
     for cls in sections:
         table = None
         for entry in entries(cls):
@@ -83,7 +85,7 @@ def sample(sections: list[type]) -> Iterator[str]:
                 yield from ("", f"[{parent}]")
                 table = parent
             yield f"# {entry.doc}"
-            yield f"# {name} = {toml(entry.default)}"
+            yield f"# {name} = {toml(entry.default)}" if entry.shipped is None else f"{name} = {toml(entry.shipped)}"
         yield ""
 
 
