@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tocsin.access.activity import Activity
@@ -40,6 +40,7 @@ class AccessFeature(Feature):
     """Users, teams, roles, business groups, sessions, personal tokens and settings."""
 
     name = "access"
+    processes = frozenset(("center", "alert"))
     settings = (AccessSettings, RootSettings)
     tables = TABLES
     migrations = (create(*TABLES),)
@@ -68,15 +69,23 @@ class AccessFeature(Feature):
         core.access_log_enabled = _access_log(core, site)
 
     def routes(self, core: Core) -> Iterable[Route]:
-        """Return the page API, and the service API when it is switched on."""
+        """Return the page API, and the service API when it is switched on; the alert process serves neither."""
+        if core.process != "center":
+            return
         yield from page_routes()
         yield from place_routes()
         if core.http.api_for_service.enable:
             yield from service_routes()
 
     def seed(self, core: Core) -> None:
-        """Write the first rows."""
-        seed(core)
+        """Write the first rows; where nobody can log in, nobody is made."""
+        if core.process == "center":
+            seed(core)
+
+    def greeting(self, core: Core) -> Sequence[str]:
+        """Return the first login, in the process that made it and once."""
+        login = core.get(FirstLogin).take()
+        return [f"First login: user {login[0]}, password {login[1]} (shown only now)"] if login else []
 
     def start(self, core: Core, role: str) -> None:
         """Say what the configuration makes unreachable."""
