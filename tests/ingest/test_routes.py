@@ -194,7 +194,7 @@ def test_stopping(make, body):
 @pytest.mark.parametrize(
     ("pushgw", "message"),
     [
-        ({"Nobody": [{"Url": "x"}]}, "Pushgw.nobody: no installed writer plugin"),
+        ({"Nobody": [{"Url": "x"}]}, "Pushgw.Nobody: no installed writer plugin"),
         ({"Fakes": "x"}, r"Pushgw.Fakes: got 'x', expected an array of tables"),
         ({"Fakes": [{"Url": 1}]}, r"Pushgw.Fakes\[0\].Url: got 1, expected text"),
         ({"Fakes": [{"AsyncWrite": "yes"}]}, r"Pushgw.Fakes\[0\].AsyncWrite: got 'yes'"),
@@ -209,8 +209,8 @@ def test_configuration_that_stops_the_start(make, pushgw, message):
 
 def test_unknown_keys_are_named(make, caplog):
     make({"Fakes": [{"Url": "http://a", "Nope": 1}], "Typo": 1})
-    assert "Pushgw.Fakes[0].nope is unknown" in caplog.text
-    assert "Pushgw.typo is unknown" in caplog.text
+    assert "Pushgw.Fakes[0].Nope is unknown" in caplog.text
+    assert "Pushgw.Typo is unknown" in caplog.text
 
 
 def test_one_outlet_per_address_and_async(make):

@@ -180,7 +180,7 @@ class Loader:
         rest = [name for name in written if name.lower() not in known]
         for spec in dataclasses.fields(cls):  # type: ignore[arg-type]
             if spec.metadata["key"].name == OTHERS:
-                values[spec.name], rest = {name: table[name] for name in rest}, []
+                values[spec.name], rest = {name: written[name] for name in rest}, []
         self.unknown += [f"{path}.{name}" for name in rest]
         return cls(**values)
 

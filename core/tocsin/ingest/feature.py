@@ -84,15 +84,16 @@ class _Writers:
         types: list[WriterType] = list(core.plugins.of(WriterType).values())
         known = {kind.config_key.lower(): kind for kind in types if kind.config_key}
         for key, tables in settings.arrays.items():
-            if key not in known and not _is_array(tables):
+            kind = known.get(key.lower())
+            if kind is None and not _is_array(tables):
                 log.warning("configuration: Pushgw.%s is unknown and ignored", key)
                 continue
-            if key not in known:
+            if kind is None:
                 raise SettingsError(f"Pushgw.{key}: no installed writer plugin is configured by this array of tables")
             if not _is_array(tables):
-                raise SettingsError(f"Pushgw.{known[key].config_key}: got {tables!r}, expected an array of tables")
+                raise SettingsError(f"Pushgw.{key}: got {tables!r}, expected an array of tables")
             for index, table in enumerate(tables):
-                self._configured(known[key], table, f"Pushgw.{known[key].config_key}[{index}]")
+                self._configured(kind, table, f"Pushgw.{kind.config_key}[{index}]")
         for kind in types:
             for element in kind.implied(self._context):
                 self._add(kind, element, critical=kind.critical)
