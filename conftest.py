@@ -46,7 +46,7 @@ def _children() -> set[int]:
     for task in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):  # the thread has ended meanwhile
             found.update(int(pid) for pid in task.read_text().split())
-    return found - {process.pid for process in running_processes()}
+    return found.difference(*(process.pids for process in running_processes()))
 
 
 def _threads() -> set[threading.Thread]:

@@ -105,23 +105,37 @@ def test_a_program_can_run_as_another_user(tmp_path: Path) -> None:
     assert process.output().split("\n")[0] == "nobody"
 
 
-def test_programs_die_with_a_killed_test_run(tmp_path: Path) -> None:
-    """Nothing is left to clean up when the test run itself ends by SIGKILL: the kernel does it."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_programs_and_their_children_end_with_a_killed_test_run(tmp_path: Path, number: signal.Signals) -> None:
     source = f"""
-        import pathlib, time
+        import pathlib, signal, sys, time
         from tocsin.plugin.testkit.components import Process
-        process = Process("sleeper", ["sleep", "60"], directory=pathlib.Path({str(tmp_path)!r})).start()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        program = [sys.executable, "-c", {STUBBORN!r}]
+        process = Process("program", program, directory=pathlib.Path({str(tmp_path)!r})).start()
         print(process.pid, flush=True)
         time.sleep(60)
     """
+    log = tmp_path / "program.log"
     runner = subprocess.Popen([sys.executable, "-c", textwrap.dedent(source)], stdout=subprocess.PIPE, text=True)
     with runner:
         assert runner.stdout is not None
-        sleeper = int(runner.stdout.readline())
-        # The helper program that sets the death signal replaces itself by the real one.
-        wait_until(lambda: Path(f"/proc/{sleeper}/comm").read_text() == "sleep\n", timeout=10, what="started")
-        runner.kill()
-    wait_until(lambda: not exists(sleeper), timeout=5, what="program gone")
+        program = int(runner.stdout.readline())
+        wait_until(lambda: log.read_text().endswith("\n"), timeout=20, what="child started")
+        child = int(log.read_text())
+        assert exists(program)
+        assert exists(child)
+        runner.send_signal(number)
+    for pid in (program, child):
+        wait_until(lambda pid=pid: not exists(pid), timeout=5, what=f"{pid} gone")  # type: ignore[misc]
+
+
+def test_a_stopped_program_leaves_no_guard(tmp_path: Path) -> None:
+    process = python(tmp_path, "import time; time.sleep(60)").start()
+    pids = process.pids
+    assert len(pids) == 2
+    process.stop()
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
 def test_programs_end_with_an_interpreter_that_exits_early(tmp_path: Path) -> None:

@@ -1,14 +1,13 @@
 """Child processes of a test: started, watched, and stopped whatever happens to the test run.
 
-Every process gets its own process group and, where the system offers it, a kernel promise that it dies with the
-thread that started it, so that an interrupted or killed test run leaves nothing behind.
+Every process gets its own process group and a guard: a shell that waits on a pipe from the test run and kills the group
+when the pipe breaks, so that a test run that is interrupted or killed leaves nothing behind.
 """
 
 import atexit
 import contextlib
 import os
 import pwd
-import shutil
 import signal
 import socket
 import subprocess
@@ -75,11 +74,21 @@ def give_directory(path: Path, user: str | None) -> Path:
     return path
 
 
+def _guard(group: int) -> subprocess.Popen[bytes]:
+    """Start the shell that kills a process group unless it is told that the group has ended."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", 'read -r ended || kill -s KILL -- "-$1"', "guard", str(group)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
 class Process:
     """One program started by a test; its output (both streams) is kept in `log`.
 
     `argv[0]` is looked up on PATH; `environment` is added to ours; `user` is used only when the tests run as root.
-    The thread that calls `start` must outlive the process: the kernel ends the process together with it.
     A stopped process may be started again; its output is appended.
     """
 
@@ -102,6 +111,7 @@ class Process:
         self.started_at = 0.0
         self._identity = _identity(user)
         self._child: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self._shown = 0
 
     def start(self) -> Self:
@@ -110,28 +120,24 @@ class Process:
             raise RuntimeError(f"{self.name} is running already (pid {self.pid})")
         with self.log.open("ab") as output:
             self._child = self._spawn(output)
+        self._guard = _guard(self.pid)
         self.started_at = time.monotonic()
         _running.add(self)
         return self
 
     def _spawn(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
-        prefix: list[str] = []
-        if setpriv := shutil.which("setpriv"):
-            prefix = [setpriv, "--pdeathsig", "KILL"]
-            if self._identity:
-                # setpriv changes the user itself: the kernel forgets the death signal when it changes afterwards.
-                prefix += [f"--reuid={self._identity[1]}", f"--regid={self._identity[2]}", "--init-groups"]
-            prefix.append("--")
-        elif self._identity:
-            prefix = ["runuser", "-u", self._identity[0], "--"]
+        name, uid, gid = self._identity or (None, None, None)
         return subprocess.Popen(
-            [*prefix, *self.argv],
+            self.argv,
             cwd=self.directory,
             env={**os.environ, **self.environment},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            user=uid,
+            group=gid,
+            extra_groups=os.getgrouplist(name, gid) if name is not None and gid is not None else None,
         )
 
     @property
@@ -140,6 +146,11 @@ class Process:
         if self._child is None:
             raise RuntimeError(f"{self.name} was never started")
         return self._child.pid
+
+    @property
+    def pids(self) -> set[int]:
+        """The process ids of the program and its guard, as far as they were started."""
+        return {child.pid for child in (self._child, self._guard) if child}
 
     @property
     def alive(self) -> bool:
@@ -177,7 +188,7 @@ class Process:
             code = self._child.wait(timeout)
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"{self.name} still runs after {timeout:g} s:\n{self.output_tail()}") from None
-        _running.discard(self)
+        self._forget()
         return code
 
     def signal(self, number: signal.Signals) -> None:
@@ -191,7 +202,7 @@ class Process:
             return
         self._kill_group()
         self._child.wait()
-        _running.discard(self)
+        self._forget()
 
     def stop(self, *, grace: float = 10.0) -> int | None:
         """Ask the program to stop, wait `grace` s, kill what is left of its group; return its exit code."""
@@ -202,6 +213,14 @@ class Process:
             self._child.wait(grace)
         self.kill()
         return self.exit_code
+
+    def _forget(self) -> None:
+        """Let the guard go: there is nothing left to kill."""
+        if self._guard is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._guard.communicate(b"ended\n")
+            self._guard = None
+        _running.discard(self)
 
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -135,6 +135,11 @@ class HttpSink:
         with self._arrived:
             return list(self._requests)
 
+    @property
+    def connections(self) -> int:
+        """How many connections are open now."""
+        return self._server.open_connections()
+
     def clear(self) -> None:
         """Forget the requests received so far and the behaviours that are still queued."""
         with self._arrived:
@@ -213,6 +218,11 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Clients that break off, and connections we cut, are the point of the exercise: say nothing."""
+
+    def open_connections(self) -> int:
+        """Return the number of connections being served."""
+        with self._guard:
+            return len(self._open)
 
     def cut_connections(self) -> None:
         """Wake every thread that waits for a client."""
