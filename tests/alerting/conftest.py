@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,17 +123,17 @@ class LogsOnly(DatasourceType):
 class World:
     """One installation: an application, datasources, and an engine that is driven by hand."""
 
-    def __init__(self, app: TestApp, stores: StoreType, clock: Clock) -> None:
+    def __init__(self, app: TestApp, stores: StoreType, clock: Callable[[], float], *, engine: bool = True) -> None:
         self.app = app
         self.core = app.core
-        self.clock = clock
+        self.clock: Any = clock
         self._stores = stores
         self.rules = self.core.get(AlertRules)
         self.outbox = self.core.get(Outbox)
-        self.metrics = AlertMetrics(self.core.metrics)
         self.seen: set[int] = set()
         self.group = self.busi_group("Payments")
-        self.engine, self.membership = self.make_engine()
+        if engine:
+            self.engine, self.membership = self.make_engine()
 
     def busi_group(self, name: str, team: str = "", flag: str = "rw") -> int:
         """Make a team and a business group that it may write to (or read), and return the group's id."""
@@ -144,9 +144,7 @@ class World:
     def datasource(self, name: str = "main", **more: Any) -> int:
         """Save a datasource and return its id."""
         body = {"name": name, "plugin_type": "fake", "cluster_name": "default", "force_save": True, **more}
-        found = int(dat(self.app.root.post("/api/svc/datasource/upsert", body))["id"])
-        self.heartbeat()
-        return found
+        return int(dat(self.app.root.post("/api/svc/datasource/upsert", body))["id"])
 
     def store(self, name: str = "main") -> Store:
         """Return the series of a datasource."""
@@ -174,12 +172,13 @@ class World:
         """Return an engine with nothing in memory, as after a crash of the process."""
         membership = make_membership(self.core)
         membership.instance = f"{ip}:17000"
-        roster = make_roster(self.core, membership, self.metrics)
+        metrics = AlertMetrics(self.core.metrics)
+        roster = make_roster(self.core, membership, metrics)
         self.core.get(EventJournal).instance = membership.instance
         self.outbox.others = membership.others
         self._roster = roster
         membership.beat(roster.bound())
-        engine = make_engine(self.core, roster, self.metrics, lambda _, function: function())
+        engine = make_engine(self.core, roster, metrics, lambda _, function: function())
         engine.refresh(self.clock())
         return engine, membership
 
@@ -234,13 +233,26 @@ def plugin() -> StorePlugin:
 
 
 @pytest.fixture
-def world(make_app: AppFactory, plugin: StorePlugin, clock: Clock) -> Iterator[World]:
+def world(make_app: AppFactory, plugin: StorePlugin, clock: Clock) -> World:
     app = make_app(plugins=[plugin], clock=clock)
-    yield World(app, plugin.type, clock)
+    return World(app, plugin.type, clock)
 
 
 @pytest.fixture
 def payments(world: World) -> World:
     """An installation with one datasource and one rule: ``cpu > 80``, every 15 s."""
     world.datasource()
+    world.heartbeat()
     return world
+
+
+@pytest.fixture
+def make_world() -> Callable[[TestApp, StorePlugin], World]:
+    """Return a factory of worlds whose engine runs by itself."""
+
+    def make(app: TestApp, plugin: StorePlugin) -> World:
+        world = World(app, plugin.type, app.core.clock, engine=False)
+        world.datasource()
+        return world
+
+    return make

@@ -73,13 +73,18 @@ class Engine:
         self._scheduler = Scheduler()
         self._done: queue.SimpleQueue[Answered | Stepped] = queue.SimpleQueue()
         self._failing: set[str] = set()
+        self._versions: object = None
 
     def refresh(self, now: float) -> None:
         """Take over changes of rules, datasources and ownership."""
+        versions = self._roster.versions()
+        if versions == self._versions:
+            return
         self._around.group_names.refresh()
         if self._roster.refresh():
             wanted = {key: worker.rule.schedule for key, worker in self._roster.workers.items()}
             self._scheduler.replace(wanted, now)
+        self._versions = versions
 
     def step(self, now: float) -> None:
         """Start the evaluations that are due; changes of rules made before now are seen."""
@@ -226,10 +231,10 @@ class Engine:
         try:
             if writing:
                 stale = self._memory.save(writing, max(current.at for current, _ in steps))
+                self._failing.discard("database")
         except Exception:
             self._not_written(steps)
             return
-        self._failing.discard("database")
         lost = {change.event["hash"] for change in stale}
         for current, step in steps:
             worker = current.worker

@@ -42,9 +42,14 @@ class Roster:
         self._query_key = query_key
         self._announce = announce
         self._compiled: dict[int, tuple[dict[str, Any], CompiledRule | None]] = {}
+        self._snapshots = snapshots
         self._snapshot = snapshots.make("alert_rules", (RULES,), self._load)
         self._seen: tuple[Any, ...] = ()
         self.workers: dict[Key, Worker] = {}
+
+    def versions(self) -> object:
+        """Return something that is equal as long as nothing that matters here has changed; one small query."""
+        return self._snapshots.versions(), self._membership.version
 
     def refresh(self) -> bool:
         """Bring the workers up to date; return whether anything changed."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
+import peewee
+
 from tocsin.events.form import Event, packed, unpacked
 from tocsin.events.models import ActiveEvent, EventSequence, HistoryEvent, OutboxEvent
 from tocsin.events.outbox import Outbox
@@ -51,15 +53,15 @@ class EventJournal:
     def record(self, changes: Sequence[Change], now: int) -> list[Change]:
         """Record changes in order and return those left out because another engine got there first.
 
-        A change is left out when the active row of its hash is not the one it replaces.  A row that is missing was
-        deleted by hand and does not count as such.  Call it inside ``Database.atomic`` to add more to the transaction;
-        then call :meth:`announce` after the commit.
+        A change is left out when the active row of its hash is not the one it replaces, or when that one has ended.  A
+        row that is missing without a sequel in history was deleted by hand and does not count.  Call it inside
+        ``Database.atomic`` to add more to the transaction; then call :meth:`announce` after the commit.
         """
         if not changes:
             return []
         with self._database.atomic():
-            present = self._present([change.event["hash"] for change in changes])
-            stale = [c for c in changes if present.get(c.event["hash"], c.previous_id) != c.previous_id]
+            newest = self._newest(changes)
+            stale = [c for c in changes if newest.get(c.event["hash"], c.previous_id) != c.previous_id]
             kept = [c for c in changes if c not in stale] if stale else list(changes)
             for change, number in zip(kept, self._take_ids(len(kept)), strict=True):
                 change.event["id"] = number
@@ -87,11 +89,17 @@ class EventJournal:
             for hashes in chunks([key for key, time in times.items() if time == value], CHUNK):
                 ActiveEvent.update(last_anomaly_time=value).where(ActiveEvent.hash.in_(hashes)).execute()
 
-    def _present(self, hashes: list[str]) -> dict[str, int]:
+    def _newest(self, changes: Sequence[Change]) -> dict[str, int]:
+        """Return the id that each hash's next change has to replace: of its active row, else of its last history."""
         found: dict[str, int] = {}
-        for part in chunks(hashes, CHUNK):
-            rows: Any = ActiveEvent.select(ActiveEvent.hash, ActiveEvent.id).where(ActiveEvent.hash.in_(part)).tuples()
-            found.update((key, number) for key, number in rows)
+        for part in chunks([change.event["hash"] for change in changes], CHUNK):
+            active: Any = ActiveEvent.select(ActiveEvent.hash, ActiveEvent.id).where(ActiveEvent.hash.in_(part))
+            found.update(active.tuples())
+        gone = [c.event["hash"] for c in changes if c.previous_id and c.event["hash"] not in found]
+        for part in chunks(gone, CHUNK):
+            last = peewee.fn.MAX(HistoryEvent.id)
+            past: Any = HistoryEvent.select(HistoryEvent.hash, last).where(HistoryEvent.hash.in_(part))
+            found.update(past.group_by(HistoryEvent.hash).tuples())
         return found
 
     def _take_ids(self, count: int) -> range:

@@ -150,7 +150,7 @@ class ActiveCounts:
         """Return how many active events each of these groups has; groups without any are left out."""
         count = peewee.fn.COUNT(ActiveEvent.id)
         query: Any = ActiveEvent.select(ActiveEvent.group_id, count).where(ActiveEvent.group_id.in_(list(group_ids)))
-        return {group: number for group, number in query.group_by(ActiveEvent.group_id).tuples()}
+        return dict(query.group_by(ActiveEvent.group_id).tuples())
 
 
 def active_per_rule(rule_ids: Collection[int], start: int, end: int) -> dict[int, int]:
