@@ -205,7 +205,8 @@ class Block:
     def _offsets(self, file: SampleFile) -> Int64Array:
         """Return where the rows of each reference of a file begin, and where the last ends."""
         rows = self._rows_before[file.first : file.last + 2]
-        return rows - rows[0]
+        offsets: Int64Array = rows - rows[0]
+        return offsets
 
     def weights(self) -> tuple[Int32Array, Int64Array]:
         """Return the ascending ids of the series and their numbers of samples."""

@@ -55,7 +55,8 @@ def narrow(
     times: npt.NDArray[np.integer], begins: IndexArray, ends: IndexArray, start: int, end: int
 ) -> tuple[IndexArray, IndexArray]:
     """Narrow rows [begin, end) of series, each ascending in time, to the times in [start, end]; one bisection for all of them."""
-    return _bisect(times, begins, ends, start), _bisect(times, begins, ends, end + 1)
+    low = _bisect(times, begins, ends, start)
+    return low, np.maximum(low, _bisect(times, begins, ends, end + 1))
 
 
 def _bisect(times: npt.NDArray[np.integer], begins: IndexArray, ends: IndexArray, bound: int) -> IndexArray:
