@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from tocsin.access.models import BusiGroup, BusiGroupMember, RoleOperation, Team, TeamMember, User, UserToken
-from tocsin.plugin import Caller
+from tocsin.plugin import Caller, People
 from tocsin.store.snapshots import Snapshots
 
 USERS, TEAMS, ROLES, GROUPS, TOKENS = "users", "teams", "roles", "busi_groups", "tokens"
@@ -154,7 +154,7 @@ class KnownCaller(Caller):
     state: State | None = field(default=None, compare=False, repr=False)
 
 
-class Directory:
+class Directory(People):
     """The service that answers questions about users, teams and business groups."""
 
     def __init__(self, snapshots: Snapshots) -> None:

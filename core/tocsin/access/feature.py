@@ -28,7 +28,7 @@ from tocsin.access.teams import Teams
 from tocsin.access.tokens import Tokens
 from tocsin.access.users import Users
 from tocsin.http.access import Gatekeeper
-from tocsin.plugin import Feature, Route, create
+from tocsin.plugin import Feature, People, Route, create
 
 if TYPE_CHECKING:
     from tocsin.app.core import Core
@@ -59,6 +59,7 @@ class AccessFeature(Feature):
         )
         core.provide(gatekeeper)
         core.provide(gatekeeper, Gatekeeper)
+        core.provide(directory, People)
         for service in (configs, directory, keys, site, passwords, users, sessions, hooks, statistics, FirstLogin()):
             core.provide(service)
         core.provide(Login(directory, passwords, configs, core.cache, core.metrics))

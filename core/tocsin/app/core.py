@@ -106,7 +106,7 @@ class Core:
         """The access capability as the HTTP layer sees it."""
         from tocsin.http.access import Gatekeeper
 
-        return self.get(Gatekeeper)  # type: ignore[type-abstract]
+        return self.get(Gatekeeper)
 
     def release(self) -> None:
         """Give back what the current thread holds of the stores; called after each request and job."""

@@ -44,6 +44,7 @@ from tocsin.plugin._errors import (
     LoginError,
     PluginCallError,
     ProcessorError,
+    RenderError,
     SendError,
     WriteError,
 )
@@ -60,7 +61,18 @@ from tocsin.plugin._ingest import (
     WriteResult,
     WriterType,
 )
-from tocsin.plugin._notify import ChannelType, Delivery, EventProcessor, Receipt, StepContext
+from tocsin.plugin._notify import (
+    ChannelSeed,
+    ChannelType,
+    Delivery,
+    EventProcessor,
+    Receipt,
+    SendPlan,
+    StepContext,
+    TemplateSeed,
+    json_escaped,
+)
+from tocsin.plugin._people import People
 from tocsin.plugin._sso import SsoIdentity, SsoProvider
 from tocsin.plugin._toolset import ApiCall, Tool, Toolset
 from tocsin.plugin._wire import (
@@ -104,6 +116,7 @@ __all__ = [
     "Batch",
     "Body",
     "Caller",
+    "ChannelSeed",
     "ChannelType",
     "Command",
     "Context",
@@ -136,12 +149,15 @@ __all__ = [
     "MetricQuery",
     "Migration",
     "Migrator",
+    "People",
     "PluginCallError",
     "ProcessorError",
     "Raw",
     "Receipt",
+    "RenderError",
     "Route",
     "SendError",
+    "SendPlan",
     "Series",
     "SettingsError",
     "Sidecar",
@@ -149,6 +165,7 @@ __all__ = [
     "SsoProvider",
     "StepContext",
     "Table",
+    "TemplateSeed",
     "TlsOptions",
     "TooLargeError",
     "Tool",
@@ -173,6 +190,7 @@ __all__ = [
     "hookimpl",
     "inflate",
     "invalid",
+    "json_escaped",
     "key",
     "not_found",
     "number_text",
