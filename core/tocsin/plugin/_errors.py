@@ -51,6 +51,17 @@ class SendError(PluginCallError):
         self.response = response
 
 
+class RenderError(SendError):
+    """A template of a channel cannot be rendered; trying again does not help.
+
+    ``reason`` is ``syntax``, ``execution`` or ``limit``.
+    """
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message, retryable=False)
+        self.reason = reason
+
+
 class DecodeError(PluginCallError):
     """A request body that cannot be decoded: refused whole with ``status``."""
 

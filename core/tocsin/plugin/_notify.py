@@ -3,58 +3,151 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tocsin.plugin._http import Network
+
 if TYPE_CHECKING:
     from marshmallow import Schema
+
+Render = Callable[[str, str], str]
+"""``render(name, text)`` renders a Go template of the channel's configuration; ``name`` appears in errors."""
+
+
+@dataclass(frozen=True)
+class SendPlan:
+    """How core drives the sends of one channel; times are seconds.
+
+    ``timeout`` bounds one attempt, ``attempts`` counts the first one too, ``interval`` is the pause before the second
+    attempt and doubles with each further one, ``concurrency`` is how many sends are under way at once.  With
+    ``per_target`` every recipient gets a delivery of their own.
+    """
+
+    timeout: float = 10.0
+    attempts: int = 3
+    interval: float = 1.0
+    concurrency: int = 5
+    per_target: bool = True
 
 
 @dataclass(frozen=True)
 class Delivery:
     """One notification to send.
 
-    ``config`` is the channel's stored configuration with secrets in clear, ``params`` the parameters that the
+    ``config`` is the channel's ``request_config`` with secrets in clear, ``params`` the parameters that the
     notification rule fills in, ``content`` the rendered fields of the message template, ``events`` the events as JSON
     objects (never empty), ``targets`` the addresses resolved from users for channels that send to people.
     """
 
-    config: Mapping[str, Any]
-    params: Mapping[str, str]
+    config: Mapping[str, Any] = field(repr=False)
+    params: Mapping[str, Any] = field(repr=False)
     content: Mapping[str, str]
     events: Sequence[Mapping[str, Any]]
+    render: Render
+    """Renders a template text of ``config`` with ``$tpl``, ``$params``, ``$events``, ``$event``, ``$sendtos`` and
+    ``$sendto``; raises :class:`~tocsin.plugin.RenderError`."""
     targets: Sequence[str] = ()
     timeout: float = 10.0
-    headers: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+    """The same text for every attempt at this notification and for no other one: receivers can recognise repeats."""
+    denied_networks: tuple[Network, ...] = ()
+    """For :class:`~tocsin.plugin.HttpOptions`: networks that addresses given by users must not lead into."""
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """What is recorded of a delivered notification: the receiver as shown to users and the answer's beginning."""
+    """What is recorded of a delivered notification: the answer's beginning and the receiver as shown to users.
 
-    target: str
+    Without ``target`` core shows the parameters, partly starred, or the recipients.
+    """
+
     response: str = ""
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class ChannelSeed:
+    """A channel that an installation starts with, until somebody changes it; fields as in the channel resource."""
+
+    name: str
+    request_config: Mapping[str, Any]
+    param_config: Mapping[str, Any] | None = None
+    weight: int = 0
+
+
+@dataclass(frozen=True)
+class TemplateSeed:
+    """A message template that an installation starts with, until somebody changes it.
+
+    ``content`` is field name -> Go template, ``language`` is ``en`` or, for Chinese, empty.
+    """
+
+    name: str
+    content: Mapping[str, str]
+    language: str = "en"
+    weight: int = 0
 
 
 class ChannelType(ABC):
-    """A medium through which notifications leave, like ``webhook``."""
+    """A medium through which notifications leave, like ``webhook``.
+
+    Core decides what is sent to whom, renders the message template, queues, retries and records; a channel type makes
+    one attempt at a time.  :meth:`send` is called from several threads at once.
+    """
 
     ident: ClassVar[str] = ""
+    """The channel resource's ``ident`` that this type serves."""
     title: ClassVar[str] = ""
     request_type: ClassVar[str] = "http"
+    """The channel resource's ``request_type``: which member of ``request_config`` counts."""
+    general: ClassVar[bool] = False
+    """Whether the type also serves channels of its ``request_type`` whose ident no installed plugin claims."""
+    contact_key: ClassVar[str] = ""
+    """The key of a user's contacts that a channel's ``contact_key`` means when it names :attr:`ident`."""
+    needs_template: ClassVar[bool] = True
+    """Whether a notification rule has to name a message template."""
+    escapes: ClassVar[bool] = True
+    """Whether fields of message templates are HTML-escaped and then passed through :meth:`finish`."""
 
     def config_schema(self) -> type[Schema] | None:
-        """Return the schema of the channel's own configuration object, or ``None`` when anything goes."""
+        """Return the schema of ``request_config``, or ``None`` when anything goes; it checks types and changes nothing."""
         return None
 
-    def default_templates(self) -> Mapping[str, str]:
-        """Return the fields and Go-template texts that a new channel's message template starts with."""
-        return {}
+    def check(self, config: Mapping[str, Any]) -> None:
+        """Raise ``ValueError`` with a text for users when a ``request_config`` can never work."""
+
+    def plan(self, config: Mapping[str, Any]) -> SendPlan:
+        """Return how sends through a channel with this ``request_config`` are driven."""
+        return SendPlan()
+
+    def default_channels(self) -> Sequence[ChannelSeed]:
+        """Return the channels that an installation starts with."""
+        return ()
+
+    def default_templates(self) -> Sequence[TemplateSeed]:
+        """Return the message templates that an installation starts with."""
+        return ()
+
+    def finish(self, text: str) -> str:
+        """Return a rendered, HTML-escaped template field as it is put into the channel's body: inside a JSON string."""
+        return json_escaped(text)
 
     @abstractmethod
     def send(self, delivery: Delivery) -> Receipt:
-        """Deliver or raise :class:`~tocsin.plugin.SendError`; must respect ``delivery.timeout``."""
+        """Deliver once or raise :class:`~tocsin.plugin.SendError`; must be back within ``delivery.timeout``.
+
+        Texts of receipts and errors are shown to users: they hold no secret of ``delivery.config``.
+        """
+
+
+_ESCAPES = str.maketrans({'"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+
+
+def json_escaped(text: str) -> str:
+    """Return ``text`` with double quotes, line breaks and tabs escaped as inside a JSON string."""
+    return text.translate(_ESCAPES)
 
 
 @dataclass(frozen=True)
