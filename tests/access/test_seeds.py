@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tocsin.access.configs import Configs, Site
 from tocsin.access.models import BusiGroupMember, Config, Role, RoleOperation, Team, TeamMember, User
 from tocsin.access.seeds import FirstLogin
 from tocsin.app import capabilities
@@ -131,14 +132,12 @@ def test_site_info_gets_an_address_and_keeps_the_rest(make_world) -> None:
     again = make_world(settings={"HTTP": {"Host": "10.1.2.3", "Port": 17001}})
     stored = dat(again.app.client.get("/api/svc/site-info"))
     assert stored == '{"page_title":"Bells","site_url":"http://10.1.2.3:17001"}'
-    dat(again.root.put("/api/svc/config", {**write, "cval": "no json"}))
+    again.app.core.get(Configs).set("site_info", "no json", "root")
     broken = make_world()
     assert dat(broken.app.client.get("/api/svc/site-info")) == "no json"
 
 
 def test_the_access_log_follows_site_info(make_world, caplog: pytest.LogCaptureFixture, monkeypatch) -> None:
-    from tocsin.access.configs import Site
-
     monkeypatch.setattr(Site, "REFRESH_SECONDS", -1.0)
     world = make_world()
     caplog.set_level("INFO", "tocsin.access")
@@ -151,7 +150,7 @@ def test_the_access_log_follows_site_info(make_world, caplog: pytest.LogCaptureF
     assert not logged()
     dat(world.root.put("/api/svc/config", {"ckey": "site_info", "cval": '{"print_access_log":true}'}))
     assert logged()
-    dat(world.root.put("/api/svc/config", {"ckey": "site_info", "cval": "[]"}))
+    world.app.core.get(Configs).set("site_info", "[]", "root")
     assert logged()  # what cannot be read changes nothing
     dat(world.root.put("/api/svc/config", {"ckey": "site_info", "cval": "{}"}))
     assert not logged()
@@ -163,6 +162,12 @@ def test_secrets_of_the_service_stay_its_own(world) -> None:
         assert err(world.root.put("/api/svc/config", {"ckey": key, "cval": "x"})) == f"config {key} is secret"
     assert dat(world.root.get("/api/svc/config", query={"key": "unknown"})) == ""
     assert err(world.root.get("/api/svc/config")) == "query param[key] is necessary"
+    bad = {"ckey": "site_info", "cval": "{"}
+    assert err(world.root.put("/api/svc/config", bad)).startswith("cval: site_info: expected a JSON object: ")
+    assert (
+        err(world.root.put("/api/svc/config", {**bad, "cval": "[]"}))
+        == "cval: site_info: expected a JSON object, got list"
+    )
     assert err(world.root.put("/api/svc/config", {"ckey": " "})).startswith("ckey: got an empty text")
     ann = world.user("ann", "Standard")
     assert err(ann.get("/api/svc/config", query={"key": "x"})) == "forbidden"

@@ -101,6 +101,21 @@ def test_wrong_password_and_unknown_user_look_the_same(world, monkeypatch: pytes
     assert work[0] == work[1]  # an unknown user costs the same: one verification with the same parameters
 
 
+def test_a_flood_of_logins_waits_only_so_long(world, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Passwords, "WAIT_SECONDS", 0.01)
+    passwords = world.app.core.get(Passwords)
+    for _ in range(Passwords.PARALLEL):
+        assert passwords._slots.acquire(blocking=False)
+    body = {"username": "root", "password": ROOT_PASSWORD}
+    answer = world.app.client.post(LOGIN, body)
+    assert (err(answer), answer.headers["x-error-code"]) == (
+        "too many password checks at once, try again later",
+        "limit",
+    )
+    passwords._slots.release()
+    assert dat(world.app.client.post(LOGIN, body))["user"]["id"] == 1
+
+
 def test_refresh_rotates(world) -> None:
     old = log_in(world)
     new = dat(world.app.client.post("/api/svc/auth/refresh", {"refresh_token": old["refresh_token"]}))

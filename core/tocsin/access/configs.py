@@ -75,6 +75,11 @@ class Configs:
         key = key.strip()
         if not key:
             raise invalid("ckey: got an empty text, expected the name of a setting")
+        if key == SITE_INFO:
+            try:
+                parse_site_info(value)
+            except ValueError as error:
+                raise invalid(f"cval: {error}") from None
         self.readable(key)
         self.set(key, value, operator)
 
@@ -189,7 +194,10 @@ class Site:
 
 def parse_site_info(text: str) -> SiteInfo:
     """Return the server's part of a ``site_info`` JSON text; raise :class:`ValueError` when it is none."""
-    found = orjson.loads(text or "{}")
+    try:
+        found = orjson.loads(text or "{}")
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"site_info: expected a JSON object: {error}") from None
     if not isinstance(found, dict):
-        raise ValueError(f"site_info: got {type(found).__name__}, expected an object")
+        raise ValueError(f"site_info: expected a JSON object, got {type(found).__name__}")
     return SiteInfo(str(found.get("site_url") or ""), found.get("print_access_log") is True)

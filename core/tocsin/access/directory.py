@@ -203,6 +203,10 @@ class Directory(People):
         members = {m for team in ids if team in state.teams for m in state.teams[team].members}
         return sorted((state.users[m] for m in members if m in state.users), key=lambda u: u.username)
 
+    def points(self, caller: Caller) -> frozenset[str]:
+        """Return the permission points that the caller's roles hold; Admin stores none and passes every check."""
+        return self._rights(caller).points
+
     def team_ids(self, caller: Caller) -> frozenset[int]:
         """Return the ids of the teams the caller is a member of."""
         return self._rights(caller).teams

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from tocsin.plugin import invalid
+from tocsin.plugin import ApiError, invalid
 
 MAX_BYTES = 1024
 """Longest password taken, so that a request cannot buy hashing time with its size."""
@@ -18,6 +20,7 @@ class Passwords:
     """Argon2id with 19 MiB and two passes (OWASP's first choice), a few at a time so that memory stays bounded."""
 
     PARALLEL = 4
+    WAIT_SECONDS = 5.0
 
     def __init__(self, min_length: int) -> None:
         self.min_length = min_length
@@ -36,7 +39,7 @@ class Passwords:
 
     def hash(self, password: str) -> str:
         """Return the stored form of a password."""
-        with self._slots:
+        with self._slot():
             return self._hasher.hash(password)
 
     def verify(self, stored: str, password: str) -> bool:
@@ -48,7 +51,7 @@ class Passwords:
         if len(password.encode()) > MAX_BYTES:
             return False
         wanted = stored or self._nobodys_hash()
-        with self._slots:
+        with self._slot():
             try:
                 return self._hasher.verify(wanted, password) and bool(stored)
             except (VerificationError, InvalidHashError):
@@ -57,6 +60,16 @@ class Passwords:
     def outdated(self, stored: str) -> bool:
         """Return whether a stored hash was made with other parameters than today's."""
         return self._hasher.check_needs_rehash(stored)
+
+    @contextmanager
+    def _slot(self) -> Iterator[None]:
+        """Hold one of the places for hashing; a flood of logins must not keep every thread of the server waiting."""
+        if not self._slots.acquire(timeout=self.WAIT_SECONDS):
+            raise ApiError("too many password checks at once, try again later", "limit")
+        try:
+            yield
+        finally:
+            self._slots.release()
 
     def _nobodys_hash(self) -> str:
         with self._lock:

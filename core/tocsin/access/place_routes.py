@@ -56,7 +56,7 @@ def list_groups(ctx: Context) -> list[dict[str, Any]]:
     found = groups.visible(ctx.user, text, limit, everything=everything)
     if found or not text or not ctx.core.has(HostLookup):
         return found
-    of_host = set(ctx.core.get(HostLookup).groups_of_host(text))  # type: ignore[type-abstract]
+    of_host = set(ctx.core.get(HostLookup).groups_of_host(text))
     readable = ctx.core.get(Directory).readable_group_ids(ctx.user)
     return groups.of_ids(of_host, limit) if of_host & readable else []
 
@@ -104,7 +104,7 @@ def host_tags(ctx: Context) -> list[str]:
     """List the tags of the hosts in business groups, the group labels first."""
     if not ctx.core.has(HostLookup):
         return []
-    hosts = ctx.core.get(HostLookup)  # type: ignore[type-abstract]
+    hosts = ctx.core.get(HostLookup)
     wanted = ctx.query_ids("gids")
     tags = (hosts.tags_of_groups(wanted) if wanted else None) or hosts.tags_of_groups(())
     return sorted(tags, key=lambda tag: (not tag.startswith("busigroup"), tag))
@@ -115,7 +115,7 @@ def active_events(ctx: Context) -> dict[str, int]:
     wanted = ctx.query_ids("ids")
     if not wanted or not ctx.core.has(ActiveEventCount):
         return {}
-    counts = ctx.core.get(ActiveEventCount).active_by_group(wanted)  # type: ignore[type-abstract]
+    counts = ctx.core.get(ActiveEventCount).active_by_group(wanted)
     return {str(group): count for group, count in counts.items()}
 
 

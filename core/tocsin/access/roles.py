@@ -86,7 +86,7 @@ class Roles:
         """Return the union of the points of all the caller's roles; Admin holds every one."""
         if caller.is_admin:
             return list(ALL_POINTS)
-        return sorted(self._directory.state_of(caller).points_of(caller.roles))
+        return sorted(self._directory.points(caller))
 
     def points_by_role(self, caller: Caller) -> dict[str, list[str]]:
         """Return the points of each of the caller's roles."""

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import peewee
 
-from tocsin.access.directory import TEAMS, TOKENS, USERS, Directory, KnownUser
+from tocsin.access.directory import TEAMS, TOKENS, USERS, Directory, KnownUser, State
 from tocsin.access.models import TeamMember, User, UserToken
 from tocsin.access.names import (
     check_characters,
@@ -182,22 +182,13 @@ class Users:
                 condition &= column.in_(values)
         key = getattr(User, order if order in ORDERABLE else "username")
         rows = User.select().where(condition).order_by(key.desc() if descending else key, User.id)
-        return [self._with_places(user_json(row)) for row in rows.limit(limit).offset(offset)], total
+        state = self._directory.state()
+        return [_with_places(user_json(row), state) for row in rows.limit(limit).offset(offset)], total
 
     def install_date(self) -> int:
         """Return when ``root`` was made, Unix seconds; 0 without root."""
         row = User.get_or_none(User.username == "root")
         return int(row.create_at) if row else 0
-
-    def _with_places(self, user: dict[str, Any]) -> dict[str, Any]:
-        state = self._directory.state()
-        known = state.users.get(user["id"])
-        rights = state.rights(known) if known else None
-        teams = [state.teams[i] for i in rights.teams if i in state.teams] if rights else []
-        groups = [state.groups[i] for i in rights.readable if i in state.groups] if rights else []
-        user["user_groups"] = [{"id": t.id, "name": t.name} for t in sorted(teams, key=lambda t: t.name)]
-        user["busi_groups"] = [{"id": g.id, "name": g.name} for g in sorted(groups, key=lambda g: g.name)]
-        return user
 
     def _row(self, user_id: int) -> User:
         row = User.get_or_none(User.id == user_id)
@@ -259,6 +250,17 @@ def _condition(wanted: UserFilter) -> Any:
     if wanted.start and wanted.end:
         condition &= User.last_active_time.between(wanted.start, wanted.end)
     return condition
+
+
+def _with_places(user: dict[str, Any], state: State) -> dict[str, Any]:
+    """Return a user with the names of their teams and of the business groups these reach."""
+    known = state.users.get(user["id"])
+    rights = state.rights(known) if known else None
+    teams = [state.teams[i] for i in rights.teams if i in state.teams] if rights else []
+    groups = [state.groups[i] for i in rights.readable if i in state.groups] if rights else []
+    user["user_groups"] = [{"id": t.id, "name": t.name} for t in sorted(teams, key=lambda t: t.name)]
+    user["busi_groups"] = [{"id": g.id, "name": g.name} for g in sorted(groups, key=lambda g: g.name)]
+    return user
 
 
 def user_json(row: User) -> dict[str, Any]:
