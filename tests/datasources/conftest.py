@@ -20,7 +20,7 @@ from tocsin.plugin import (
     Series,
     hookimpl,
 )
-from tocsin.plugin.testkit._app import AppFactory, TestApp, dat
+from tocsin.plugin.testkit import AppFactory, TestApp, dat
 
 
 @dataclass

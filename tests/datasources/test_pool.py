@@ -11,7 +11,7 @@ import pytest
 from tocsin.datasources.catalog import Catalog
 from tocsin.datasources.pool import DatasourcePool
 from tocsin.plugin import ApiError, DatasourceError, MetricQuery, PluginCallError, Series
-from tocsin.plugin.testkit._app import AppFactory, TestApp, dat
+from tocsin.plugin.testkit import AppFactory, TestApp, dat
 
 UP = MetricQuery({"query": "up"}, 5.0, 5.0, timeout=5.0)
 

@@ -11,7 +11,7 @@ import pytest
 
 from tocsin.datasources.pool import DatasourcePool
 from tocsin.plugin import HttpError
-from tocsin.plugin.testkit._app import AppFactory, TestApp, dat, err
+from tocsin.plugin.testkit import AppFactory, TestApp, dat, err
 from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Redirect, Reset, Trickle
 
 

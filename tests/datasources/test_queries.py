@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tocsin.datasources.queries import effective_step
 from tocsin.plugin import DatasourceError, MetricQuery, Series
-from tocsin.plugin.testkit._app import TestApp, dat, err
+from tocsin.plugin.testkit import TestApp, dat, err
 
 
 @pytest.mark.parametrize(

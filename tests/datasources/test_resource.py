@@ -11,7 +11,7 @@ import pytest
 
 from tocsin.datasources.catalog import Catalog
 from tocsin.plugin import DatasourceConfig, DatasourceError, DatasourceRegistry
-from tocsin.plugin.testkit._app import AppFactory, TestApp, dat, err
+from tocsin.plugin.testkit import AppFactory, TestApp, dat, err
 
 SECRETS = ("s3cr3t-password", "s3cr3t-header", "s3cr3t-key", "s3cr3t-setting", "s3cr3t-in-url")
 BODY: dict[str, Any] = {

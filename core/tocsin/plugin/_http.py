@@ -251,13 +251,14 @@ class HttpClient:
         query: str = "",
         headers: Mapping[str, str] | None = None,
         body: Any = None,
+        url: str = "",
         limit: float = 300.0,
     ) -> HttpStream:
         """Send a request and return its answer as it comes, body undecoded; ``body`` may be a readable object.
 
         The headers must come within the client's timeout, the whole answer within ``limit`` seconds.
         """
-        return self._send(method, path, query, headers or {}, body, self.options.timeout, limit, "", decode=False)
+        return self._send(method, path, query, headers or {}, body, self.options.timeout, limit, url, decode=False)
 
     def _send(
         self,

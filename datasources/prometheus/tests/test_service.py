@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
+
 import tocsin_datasource_prometheus
-from tocsin.plugin.testkit._app import AppFactory, TestApp, dat, err
+from tocsin.plugin.testkit import AppFactory, TestApp, dat
 from tocsin.plugin.testkit.components import Prometheus, wait_until
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import cramjam
 
-from tocsin.plugin import Batch, HttpAnswer, HttpClient, HttpError, HttpOptions, WriteError, Writer, WriteResult
+from tocsin.plugin import Batch, HttpClient, HttpError, HttpOptions, WriteError, Writer, WriteResult
 
 ENCODED: Mapping[str, str] = {
     "Content-Encoding": "snappy",
@@ -64,27 +64,44 @@ class RemoteWriter(Writer):
         outcome = _Outcome()
         for url in self._options.urls:
             try:
-                answer = self._client.request(
-                    "POST", "", url=url, query=query, headers=headers, body=body, max_bytes=MAX_ANSWER
-                )
+                status, retry, text = self._exchange(url, body, headers, query)
             except HttpError as error:
                 outcome.error = WriteError(str(error))
                 continue
-            if answer.status < 300:
+            if status < 300:
                 return WriteResult()
-            self._judge(answer, outcome)
+            self._judge(status, retry, text, outcome)
         if outcome.error is not None:
             raise outcome.error
         return WriteResult(refused_with=outcome.refused, detail=outcome.detail)
 
-    def _judge(self, answer: HttpAnswer, outcome: _Outcome) -> None:
-        text = answer.body[:SHOWN].decode("utf-8", "replace").strip()
-        detail = self._client.clean(f"HTTP {answer.status}: {text}" if text else f"HTTP {answer.status}")
-        wait = retry_after(answer.headers.get("retry-after", ""), time.time())
-        if answer.status >= 500 or (answer.status == 429 and wait is not None):
-            outcome.error = WriteError(f"{self.url}: {detail}", retry_after=wait, status=answer.status)
+    def _exchange(self, url: str, body: memoryview, headers: Mapping[str, str], query: str) -> tuple[int, str, str]:
+        """Return status, ``Retry-After`` and the beginning of the body of one address's answer.
+
+        The status decides: a body that breaks off afterwards changes nothing about what became of the batch.
+        """
+        limit = self._options.timeout
+        stream = self._client.open("POST", "", url=url, query=query, headers=headers, body=body, limit=limit)
+        pieces: list[bytes] = []
+        try:
+            for piece in stream:
+                pieces.append(piece)
+                if sum(map(len, pieces)) > MAX_ANSWER:
+                    break
+        except HttpError:
+            pieces.append(b" (the answer broke off)")
+        finally:
+            stream.close()
+        retry = next((value for name, value in stream.headers if name.lower() == "retry-after"), "")
+        return stream.status, retry, b"".join(pieces)[:SHOWN].decode("utf-8", "replace").strip()
+
+    def _judge(self, status: int, retry: str, text: str, outcome: _Outcome) -> None:
+        wait = retry_after(retry, time.time())
+        detail = self._client.clean(f"HTTP {status}: {text}" if text else f"HTTP {status}")
+        if status >= 500 or (status == 429 and wait is not None):
+            outcome.error = WriteError(f"{self.url}: {detail}", retry_after=wait, status=status)
         else:
-            outcome.refused, outcome.detail = answer.status, detail
+            outcome.refused, outcome.detail = status, detail
 
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
