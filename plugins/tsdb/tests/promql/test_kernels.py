@@ -1,0 +1,228 @@
+"""Array kernels against their plain definitions, one window and one group at a time."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tocsin_tsdb.promql import doubled, overtime, rates
+from tocsin_tsdb.promql.aggregate import aggregate
+from tocsin_tsdb.promql.context import Control
+from tocsin_tsdb.promql.folds import sums
+from tocsin_tsdb.promql.frames import Frame, Windows, merge_same_labels
+from tocsin_tsdb.promql.grouping import Groups
+from tocsin_tsdb.promql.interface import ExecutionError
+from tocsin_tsdb.promql.selectors import positions
+
+CONTROL = Control(lambda: False, math.inf)
+FINITE = st.floats(min_value=-1e12, max_value=1e12) | st.integers(-5, 5).map(float)
+ANY = st.floats() | st.integers(-3, 3).map(float)
+
+
+@st.composite
+def windows(draw: st.DrawFn, values: st.SearchStrategy[float] = FINITE) -> Windows:
+    """Up to three series with irregular samples, and windows of any length over them."""
+    rows = draw(st.lists(st.lists(st.tuples(st.integers(1, 20_000), values), max_size=12), min_size=1, max_size=3))
+    stamps = [np.cumsum([step for step, _ in row]) if row else np.empty(0) for row in rows]
+    timestamps = np.concatenate(stamps).astype(np.int64)
+    flat = np.array([value for row in rows for _, value in row], dtype=np.float64)
+    offsets = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
+    steps, interval = draw(st.integers(1, 5)), draw(st.integers(1, 40_000))
+    ends = draw(st.integers(0, 120_000)) + np.arange(steps, dtype=np.int64) * interval
+    range_ms = draw(st.integers(1, 150_000))
+    low, high = positions(timestamps, offsets, ends - range_ms), positions(timestamps, offsets, ends)
+    labels = [(("i", str(row)),) for row in range(len(rows))]
+    return Windows(labels, timestamps, flat, low, high, ends - range_ms, ends, ends, range_ms)
+
+
+def _each(window: Windows, function: Callable[[np.ndarray], float]) -> np.ndarray:
+    out = np.zeros(window.low.shape)
+    for cell in np.ndindex(*out.shape):
+        part = window.values[window.low[cell] : window.high[cell]]
+        out[cell] = function(part) if len(part) else 0.0
+    return out
+
+
+def _assert_equal(window: Windows, actual: np.ndarray, expected: np.ndarray, tolerance: float = 1e-12) -> None:
+    there = window.counts > 0
+    np.testing.assert_allclose(actual[there], expected[there], rtol=tolerance, atol=0)
+
+
+@given(st.lists(st.integers(0, 50), max_size=20), st.integers(1, 9), st.integers(-5, 60), st.integers(1, 6))
+def test_positions_are_those_of_a_search(gaps: list[int], interval: int, start: int, steps: int) -> None:
+    half = len(gaps) // 2
+    rows = [np.cumsum(np.array(part, dtype=np.int64) + 1) for part in (gaps[:half], gaps[half:])]
+    offsets = np.array([0, len(rows[0]), len(gaps)])
+    times = start + np.arange(steps, dtype=np.int64) * interval
+    found = positions(np.concatenate(rows).astype(np.int64), offsets, times)
+    for row in range(2):
+        expected = offsets[row] + np.searchsorted(rows[row], times, side="right")
+        np.testing.assert_array_equal(found[row], expected)
+
+
+@given(windows())
+def test_sums_are_exact_to_the_last_digits(window: Windows) -> None:
+    with np.errstate(all="ignore"):
+        _assert_equal(window, sums(window, CONTROL), _each(window, math.fsum), 1e-15)
+        _assert_equal(
+            window, overtime.average(window, CONTROL), _each(window, lambda part: math.fsum(part) / len(part)), 1e-15
+        )
+
+
+@given(windows(st.sampled_from([1e100, -1e100, 1.0, 3.5, 1e-30, 0.0])))
+def test_sums_that_cancel(window: Windows) -> None:
+    with np.errstate(all="ignore"):
+        actual = sums(window, CONTROL)
+    for cell in np.ndindex(*actual.shape):
+        part = window.values[window.low[cell] : window.high[cell]]
+        # Two words hold what does not reach below the last bit of the second.
+        slack = sum((abs(Fraction(float(value))) for value in part), Fraction(0)) * Fraction(1, 2**100)
+        assert abs(Fraction(float(actual[cell])) - sum((Fraction(float(v)) for v in part), Fraction(0))) <= max(
+            slack, abs(Fraction(math.fsum(part))) * Fraction(1, 2**50)
+        )
+
+
+@given(windows(ANY))
+def test_sums_with_anything_in_them(window: Windows) -> None:
+    with np.errstate(all="ignore"):
+        actual = sums(window, CONTROL)
+        expected = _each(window, lambda part: float(np.sum(part)))
+    special = ~np.isfinite(_each(window, lambda part: float(np.sum(np.where(np.isfinite(part), 0.0, part)))))
+    np.testing.assert_array_equal(actual[special & (window.counts > 0)], expected[special & (window.counts > 0)])
+
+
+@given(windows(ANY))
+def test_extremes(window: Windows) -> None:
+    with np.errstate(all="ignore"):
+        for largest, reduce in ((True, np.fmax), (False, np.fmin)):
+            actual = overtime.extreme(window, largest=largest)
+            _assert_equal(window, actual, _each(window, reduce.reduce))
+
+
+@given(windows(st.integers(-4, 4).map(float) | st.just(math.nan)))
+def test_times_of_extremes(window: Windows) -> None:
+    actual = overtime.extreme_time(window, CONTROL, largest=True)
+    for cell in np.ndindex(*actual.shape):
+        part = window.values[window.low[cell] : window.high[cell]]
+        if len(part):
+            best = np.fmax.reduce(part)
+            last = max(k for k, value in enumerate(part) if value == best or math.isnan(best))
+            assert actual[cell] == window.timestamps[window.low[cell] + last] / 1000
+
+
+@given(windows(), st.floats(0, 1))
+def test_quantiles(window: Windows, q: float) -> None:
+    actual = overtime.quantile(window, CONTROL, np.full(window.low.shape[1], q))
+
+    def plain(part: np.ndarray) -> float:
+        ordered, rank = np.sort(part), q * (len(part) - 1)
+        low = math.floor(rank)
+        high = min(low + 1, len(part) - 1)
+        return float(ordered[low] * (1 - (rank - low)) + ordered[high] * (rank - low))
+
+    _assert_equal(window, actual, _each(window, plain))
+
+
+@given(windows(st.floats(-1e3, 1e3)))
+def test_variance(window: Windows) -> None:
+    actual = overtime.variance(window, CONTROL)
+    expected = _each(window, lambda part: float(np.var(part)))
+    scale = _each(window, lambda part: float(np.max(np.abs(part))) ** 2)
+    assert (np.abs(actual - expected) <= 1e-9 * np.abs(expected) + 1e-15 * scale).all()
+
+
+@given(windows(st.integers(0, 20).map(float)))
+def test_increase(window: Windows) -> None:
+    """The definition, one window at a time."""
+    with np.errstate(all="ignore"):
+        actual, present = rates.extrapolated(window, counter=True, per_second=False)
+    for row, step in np.ndindex(*actual.shape):
+        low, high = int(window.low[row, step]), int(window.high[row, step])
+        assert present[row, step] == (high - low >= 2)
+        if high - low < 2:
+            continue
+        values, stamps = window.values[low:high], window.timestamps[low:high] / 1000
+        raised = values[-1] - values[0] + sum(a for a, b in itertools.pairwise(values) if b < a)
+        sampled = stamps[-1] - stamps[0]
+        average = sampled / (len(values) - 1)
+        to_start, to_end = stamps[0] - window.starts[step] / 1000, window.ends[step] / 1000 - stamps[-1]
+        to_start = average / 2 if to_start >= average * 1.1 else to_start
+        if raised > 0:
+            to_start = min(to_start, sampled * values[0] / raised)
+        to_end = average / 2 if to_end >= average * 1.1 else to_end
+        assert actual[row, step] == pytest.approx(raised * (sampled + to_start + to_end) / sampled, rel=1e-9)
+
+
+@given(windows(st.integers(-9, 9).map(float)))
+def test_resets_and_changes(window: Windows) -> None:
+    for function, test in ((rates.resets, np.less), (rates.changes, np.not_equal)):
+        actual, present = function(window)
+        np.testing.assert_array_equal(present, window.counts > 0)
+        _assert_equal(window, actual, _each(window, lambda part, test=test: float(test(part[1:], part[:-1]).sum())))
+
+
+@st.composite
+def grouped(draw: st.DrawFn) -> tuple[Frame, Groups]:
+    rows, steps = draw(st.integers(1, 9)), draw(st.integers(1, 3))
+    values = np.array(draw(st.lists(FINITE, min_size=rows * steps, max_size=rows * steps))).reshape(rows, steps)
+    flags = draw(st.lists(st.booleans(), min_size=rows * steps, max_size=rows * steps))
+    present = np.array(flags).reshape(rows, steps)
+    raw = draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows))
+    keys = list(dict.fromkeys(raw))
+    ids = np.array([keys.index(each) for each in raw])
+    labels = [(("i", str(row)),) for row in range(rows)]
+    return Frame(labels, values, present), Groups([(("g", str(key)),) for key in keys], ids)
+
+
+@given(grouped(), st.sampled_from(["sum", "avg", "min", "max", "count", "group", "quantile", "stdvar"]))
+def test_aggregations(case: tuple[Frame, Groups], operator: str) -> None:
+    frame, groups = case
+    plain: dict[str, Callable[[np.ndarray], float]] = {
+        "sum": math.fsum,
+        "avg": lambda part: math.fsum(part) / len(part),
+        "min": np.min,
+        "max": np.max,
+        "count": len,
+        "group": lambda part: 1.0,
+        "quantile": lambda part: float(np.median(part)),
+        "stdvar": lambda part: float(np.var(part)),
+    }
+    actual = aggregate(operator, frame, groups, np.full(frame.steps, 0.5))
+    assert actual.labels == groups.keys
+    for number in range(len(groups.keys)):
+        for step in range(frame.steps):
+            part = frame.values[(groups.ids == number) & frame.present[:, step], step]
+            assert actual.present[number, step] == (len(part) > 0)
+            if len(part):
+                scale = float(np.max(np.abs(part)))
+                slack = 1e-13 * (scale**2 if operator == "stdvar" else 0.0 if operator == "sum" else scale)
+                expected = plain[operator](part)
+                assert actual.values[number, step] == pytest.approx(expected, rel=1e-9, abs=slack)
+
+
+@given(st.lists(FINITE, min_size=1, max_size=30))
+def test_prefixes_bound_their_error(values: list[float]) -> None:
+    samples = np.array(values)
+    prefixes = doubled.Prefixes(samples)
+    low, high = np.triu_indices(len(values) + 1)
+    window = prefixes.window(low, high)
+    for a, b, high_part, low_part, doubt in zip(low, high, *window.pair, window.error, strict=True):
+        exact = sum((Fraction(value) for value in values[a:b]), Fraction(0))
+        assert abs(exact - (Fraction(float(high_part)) + Fraction(float(low_part)))) <= Fraction(float(doubt))
+
+
+def test_rows_with_equal_labels_merge_only_where_they_do_not_meet() -> None:
+    labels = [(("a", "1"),), (("a", "2"),), (("a", "1"),)]
+    values = np.array([[1.0, 9.0], [2.0, 2.0], [9.0, 3.0]])
+    merged = merge_same_labels(labels, values, np.array([[True, False], [True, True], [False, True]]))
+    assert merged.labels == [(("a", "1"),), (("a", "2"),)]
+    assert merged.values.tolist() == [[1.0, 3.0], [2.0, 2.0]]
+    with pytest.raises(ExecutionError, match="vector cannot contain metrics with the same labelset"):
+        merge_same_labels(labels, values, np.ones((3, 2), dtype=np.bool_))
