@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
+
 from tocsin_tsdb.promql.interface import Matcher
 from tocsin_tsdb.storage import wire
 from tocsin_tsdb.storage.maintenance import Maintenance
@@ -44,7 +45,9 @@ class Box:
         """Write samples of series named by keyword."""
         return self.store.write(request_of({(("__name__", name),): points for name, points in series.items()}))
 
-    def read(self, name: str | None = None, start: int = -(1 << 60), end: int = 1 << 60) -> dict[str, list[tuple[int, float]]]:
+    def read(
+        self, name: str | None = None, start: int = -(1 << 60), end: int = 1 << 60
+    ) -> dict[str, list[tuple[int, float]]]:
         """Return the samples of all series, or of one metric, by metric name."""
         matchers = [] if name is None else [Matcher("__name__", "=", name)]
         found = self.store.select(matchers, start, end, max_samples=1 << 30)

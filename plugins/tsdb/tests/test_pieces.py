@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tocsin_tsdb.storage.memtable import Memtable, Run
 from tocsin_tsdb.storage.pieces import Piece, expand, merge, narrow
 
@@ -62,11 +63,15 @@ def test_a_memtable_finds_what_was_put_in(
     assert table.samples == len(unique)
 
 
-@given(st.lists(st.lists(st.integers(0, 20), max_size=9), min_size=1, max_size=5), st.integers(-1, 21), st.integers(-1, 21))
+@given(
+    st.lists(st.lists(st.integers(0, 20), max_size=9), min_size=1, max_size=5), st.integers(-1, 21), st.integers(-1, 21)
+)
 def test_narrow_bisects_every_series(series: list[list[int]], start: int, end: int) -> None:
     series = [sorted(times) for times in series]
     offsets = np.concatenate(([0], np.cumsum([len(times) for times in series])))
-    low, high = narrow(np.array([t for times in series for t in times], np.int64), offsets[:-1], offsets[1:], start, end)
+    low, high = narrow(
+        np.array([t for times in series for t in times], np.int64), offsets[:-1], offsets[1:], start, end
+    )
     for at, times in enumerate(series):
         found = [times[row - int(offsets[at])] for row in range(int(low[at]), int(high[at]))]
         assert found == [time for time in times if start <= time <= end]

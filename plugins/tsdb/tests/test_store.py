@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from tocsin_tsdb.promql.interface import STALE_NAN_BITS, Matcher, TooManySamples
 from tocsin_tsdb.storage import wire
 from tocsin_tsdb.storage.errors import CommitFailed, MalformedWrite, StoreUnusable
@@ -99,7 +100,9 @@ def test_staleness_markers_and_odd_numbers_keep_their_bits(make_box: MakeBox, no
 
 def test_unusable_labels_cost_their_series_not_the_request(make_box: MakeBox, now: int, encode: Any) -> None:
     box = make_box()
-    bad_text = wire._field(1, wire._field(1, wire._field(1, b"\xff\xfe") + wire._field(2, b"x")) + wire._field(2, b"\x10\x05"))
+    bad_text = wire._field(
+        1, wire._field(1, wire._field(1, b"\xff\xfe") + wire._field(2, b"x")) + wire._field(2, b"\x10\x05")
+    )
     body = encode(
         {
             (): [(now, 1.0)],
@@ -227,7 +230,9 @@ def test_metadata_is_kept_over_a_restart(make_box: MakeBox, now: int) -> None:
 
 
 points = st.lists(
-    st.tuples(st.sampled_from("abc"), st.integers(-700, 300), st.integers(0, 3), st.sampled_from(["", "flush", "round"])),
+    st.tuples(
+        st.sampled_from("abc"), st.integers(-700, 300), st.integers(0, 3), st.sampled_from(["", "flush", "round"])
+    ),
     max_size=25,
 )
 
@@ -249,5 +254,3 @@ def test_the_store_agrees_with_a_dictionary(make_box: MakeBox, now: int, tmp_pat
     box.maintenance.round()
     assert box.read() == {name: sorted(samples.items()) for name, samples in model.items()}
     box.close()
-
-

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tocsin_tsdb.storage import _wire_py, wire
 
 TWINS = [_wire_py] + ([wire._fast] if wire.COMPILED else [])
