@@ -35,6 +35,7 @@ class Snapshots:
         self._database = database
         self._known: set[str] = set()
         self._all: list[Snapshot[Any]] = []
+        self._queries = database.peewee.measures.operations.labels("select", "success", "change_version")
 
     def bump(self, *names: str) -> None:
         """Say that parts of the configuration changed; call it inside the transaction of the change."""
@@ -46,7 +47,9 @@ class Snapshots:
 
     def versions(self) -> dict[str, int]:
         """Return the present version of every part; a part that never changed is missing."""
-        rows: Any = ChangeVersion.select(ChangeVersion.name, ChangeVersion.version).tuples()
+        # The query of every request, so its text is ready-made; building it took six times as long as running it.
+        rows = self._database.peewee.execute_sql("SELECT name, version FROM change_version").fetchall()
+        self._queries.inc()
         return dict(rows)
 
     def in_transaction(self) -> bool:
