@@ -178,7 +178,7 @@ class DatasourceContract(PluginContract, ABC):
         assert found, "the healthy backend's answer was lost"
         for series in found:
             assert len(series.timestamps) == len(series.values) > 0
-            assert all(isinstance(value, float) for value in series.values)
+            assert all(isinstance(value, float) for value in series.values), "values are floats"
             assert all(1e9 < at < 1e10 for at in series.timestamps), "times are seconds since the epoch"
             assert all(isinstance(text, str) for pair in series.labels.items() for text in pair)
 
