@@ -38,8 +38,7 @@ def windows(draw: st.DrawFn, values: st.SearchStrategy[float] = FINITE) -> Windo
     ends = draw(st.integers(0, 120_000)) + np.arange(steps, dtype=np.int64) * interval
     range_ms = draw(st.integers(1, 150_000))
     low, high = positions(timestamps, offsets, ends - range_ms), positions(timestamps, offsets, ends)
-    labels = [(("i", str(row)),) for row in range(len(rows))]
-    return Windows(labels, timestamps, flat, low, high, ends - range_ms, ends, ends, range_ms)
+    return Windows(timestamps, flat, low, high, ends - range_ms, ends, ends, range_ms)
 
 
 def _each(window: Windows, function: Callable[[np.ndarray], float]) -> np.ndarray:

@@ -9,9 +9,10 @@ import numpy as np
 
 from .context import Budget, Control, Evaluation, Notes
 from .evaluator import evaluate
-from .frames import Frame, Row, Text, Value, Windows
+from .frames import Frame, RangeVector, Row, Text, Value
 from .interface import (
     Int64Array,
+    Labels,
     Matrix,
     ParseError,
     Queryable,
@@ -24,6 +25,7 @@ from .interface import (
 )
 from .nodes import KIND_NAMES
 from .parser import parse
+from .selectors import windows
 
 
 def _never() -> bool:
@@ -72,7 +74,7 @@ class Engine:
         control = self._control(timeout, cancelled)
         ev = self._evaluation(query, np.array([at_ms], dtype=np.int64), 0, lookback_ms, control)
         with np.errstate(all="ignore"):
-            value = _instant_value(evaluate(ev, expr), at_ms)
+            value = _instant_value(ev, evaluate(ev, expr), at_ms)
         return _finish(ev, value)
 
     def range(
@@ -134,32 +136,34 @@ def _finish(ev: Evaluation, value: QueryValue) -> QueryResult:
     return QueryResult(value, warnings, infos, ev.budget.stats())
 
 
-def _instant_value(value: Value, at_ms: int) -> QueryValue:
+def _instant_value(ev: Evaluation, value: Value, at_ms: int) -> QueryValue:
     match value:
         case Row():
             return Scalar(at_ms, float(value.values[0]))
         case Text():
             return String(at_ms, value.value)
-        case Windows():
-            return _samples(value)
+        case RangeVector():
+            return _samples(ev, value)
         case Frame():
             rows = np.flatnonzero(value.present[:, 0])
             return Vector(at_ms, [value.labels[row] for row in rows], np.ascontiguousarray(value.values[rows, 0]))
 
 
-def _samples(windows: Windows) -> Selection:
+def _samples(ev: Evaluation, vector: RangeVector) -> Selection:
     """Return the samples of the only window of each series; series without any are left out, the rest are sorted."""
-    counts = windows.counts[:, 0]
-    rows = sorted(np.flatnonzero(counts).tolist(), key=windows.labels.__getitem__)
-    slices = [slice(int(windows.low[row, 0]), int(windows.high[row, 0])) for row in rows]
-    offsets = np.concatenate(([0], np.cumsum(counts[rows]))).astype(np.int64)
-    if not rows:
-        return Selection([], offsets, np.empty(0, dtype=np.int64), np.empty(0))
+    slices: dict[Labels, slice] = {}
+    for rows, block in windows(ev, vector):
+        start = int(vector.offsets[rows.start])
+        for labels, low, high in zip(vector.labels[rows], block.low[:, 0], block.high[:, 0], strict=True):
+            if low < high:
+                slices[labels] = slice(start + int(low), start + int(high))
+    ordered = sorted(slices)
+    counts = [slices[labels].stop - slices[labels].start for labels in ordered]
     return Selection(
-        [windows.labels[row] for row in rows],
-        offsets,
-        np.concatenate([windows.timestamps[each] for each in slices]),
-        np.concatenate([windows.values[each] for each in slices]),
+        ordered,
+        np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+        np.concatenate([vector.timestamps[:0], *(vector.timestamps[slices[labels]] for labels in ordered)]),
+        np.concatenate([vector.values[:0], *(vector.values[slices[labels]] for labels in ordered)]),
     )
 
 

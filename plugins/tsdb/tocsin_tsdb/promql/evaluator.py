@@ -8,7 +8,7 @@ from . import nodes, selectors
 from .aggregate import aggregate
 from .binary import binary
 from .context import Evaluation
-from .frames import Frame, Row, Text, Value, Windows, empty_frame
+from .frames import Frame, RangeVector, Row, Text, Value, empty_frame
 from .functions import FunctionCall, call
 from .grouping import by_labels, group, without_labels
 from .interface import ExecutionError, Float64Array
@@ -46,9 +46,9 @@ def evaluate(ev: Evaluation, expr: nodes.Expr) -> Value:
         case nodes.Paren():
             return evaluate(ev, expr.expr)
         case nodes.VectorSelector():
-            return selectors.instant(ev, expr)[0]
+            return selectors.instant(ev, expr)
         case nodes.MatrixSelector():
-            return selectors.windows(ev, expr)
+            return selectors.range_vector(ev, expr)
         case nodes.Subquery():
             return _subquery(ev, expr)
         case nodes.Unary():
@@ -87,8 +87,8 @@ def _evaluate_once(ev: Evaluation, expr: nodes.Expr) -> Value:
     return ev.spread(value)
 
 
-def _subquery(ev: Evaluation, node: nodes.Subquery) -> Windows:
-    """Evaluate the inner expression on multiples of the subquery's step, then cut windows from its results."""
+def _subquery(ev: Evaluation, node: nodes.Subquery) -> RangeVector:
+    """Evaluate the inner expression on multiples of the subquery's step, and take its results for samples."""
     ends = selectors.reference_times(ev, node.at, node.offset_ms)
     step = node.step_ms or ev.subquery_step_ms
     after = int(ends[0]) - node.range_ms
@@ -102,7 +102,9 @@ def _subquery(ev: Evaluation, node: nodes.Subquery) -> Windows:
     offsets = np.concatenate(([0], np.cumsum(inner.present.sum(axis=1)))).astype(np.int64)
     samples = inner.values[rows, columns]
     ev.budget.hold(len(samples))
-    return selectors.cut(ev, inner.labels, times[columns], samples, offsets, ends, node.range_ms)
+    ev.budget.release(inner.values.size)
+    held = len(samples)
+    return RangeVector(inner.labels, times[columns], samples, offsets, ends, ev.times, node.range_ms, held)
 
 
 def _unary(ev: Evaluation, node: nodes.Unary) -> Value:

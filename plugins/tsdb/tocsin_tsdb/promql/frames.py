@@ -59,15 +59,32 @@ class Text:
 
 
 @dataclass(slots=True)
-class Windows:
+class RangeVector:
     """A range vector at every step.
 
-    Samples are in CSR form as in `Selection`, staleness markers removed. The window of series i at step s holds the
-    samples `low[i, s]` to `high[i, s]` (exclusive); it covers the times (starts[s], ends[s]]. `times` are the steps
-    themselves, which differ from `ends` under `offset` and `@`.
+    Samples are in CSR form as in `Selection`, staleness markers removed. The window of step s covers the times
+    (ends[s] - range_ms, ends[s]]. `times` are the steps themselves, which differ from `ends` under `offset` and `@`.
+    `held` is what the samples count for in the query's budget.
     """
 
     labels: list[Labels]
+    timestamps: Int64Array
+    values: Float64Array
+    offsets: Int64Array
+    ends: Int64Array
+    times: Int64Array
+    range_ms: int
+    held: int
+
+
+@dataclass(slots=True)
+class Windows:
+    """The windows of some series of a range vector, found in the samples.
+
+    The window of series i at step s holds the samples `low[i, s]` to `high[i, s]` (exclusive) of `timestamps` and
+    `values`, and covers the times (starts[s], ends[s]].
+    """
+
     timestamps: Int64Array
     values: Float64Array
     low: Int64Array
@@ -84,7 +101,7 @@ class Windows:
         return counts
 
 
-Value: TypeAlias = Frame | Row | Text | Windows
+Value: TypeAlias = Frame | Row | Text | RangeVector
 
 
 def empty_frame(steps: int) -> Frame:

@@ -10,11 +10,12 @@ import numpy as np
 from . import labelfunctions, nodes, overtime, rates, selectors
 from .context import Evaluation
 from .elementwise import MATH, TIME_PARTS, clamp, round_to
-from .frames import Frame, Row, Text, Value, Windows, merge_same_labels, without_name
+from .frames import Frame, RangeVector, Row, Text, Value, Windows, merge_same_labels, without_name
 from .histograms import fractions, quantile_rows
 from .info import enrich
 from .interface import METRIC_NAME, BoolArray, ExecutionError, Float64Array
 from .numbers import format_general
+from .selectors import Kernel
 
 _COUNTER_SUFFIXES = ("_total", "_sum", "_count", "_bucket")
 _NATIVE_ONLY = frozenset(("histogram_avg", "histogram_count", "histogram_stddev", "histogram_stdvar", "histogram_sum"))
@@ -46,9 +47,9 @@ class FunctionCall:
         assert isinstance(value, Row)
         return value.values
 
-    def windows(self, index: int) -> Windows:
+    def range_vector(self, index: int) -> RangeVector:
         value = self.evaluate(self.ev, self.node.args[index])
-        assert isinstance(value, Windows)
+        assert isinstance(value, RangeVector)
         return value
 
     def text(self, index: int) -> str:
@@ -59,10 +60,10 @@ class FunctionCall:
     def texts(self, start: int) -> list[str]:
         return [self.text(index) for index in range(start, len(self.node.args))]
 
-    def over_time(self, windows: Windows, values: Float64Array, present: BoolArray) -> Frame:
-        """Name the results of a function on windows, and let go of the samples."""
-        self.ev.budget.release(len(windows.values))
-        labels = windows.labels if self.name in _KEEP_NAME else without_name(windows.labels)
+    def over_time(self, vector: RangeVector, kernel: Kernel) -> Frame:
+        """Compute a value from every window, under the series' labels."""
+        values, present = selectors.apply(self.ev, vector, kernel)
+        labels = vector.labels if self.name in _KEEP_NAME else without_name(vector.labels)
         return merge_same_labels(labels, values, present)
 
 
@@ -75,9 +76,8 @@ def call(this: FunctionCall) -> Value:
     if name in TIME_PARTS:
         return _time_part(this)
     if name in overtime.SIMPLE:
-        windows = this.windows(0)
-        values = overtime.SIMPLE[name](windows, this.ev.control)
-        return this.over_time(windows, values, windows.counts > 0)
+        simple = overtime.SIMPLE[name]
+        return this.over_time(this.range_vector(0), lambda block: (simple(block, this.ev.control), block.counts > 0))
     if name in _NATIVE_ONLY:
         raise ExecutionError(f"{name}: native histograms are not supported by this store")
     return _OTHERS[name](this)
@@ -92,16 +92,15 @@ def _time_part(this: FunctionCall) -> Frame:
 
 
 def _extrapolated(this: FunctionCall) -> Frame:
-    windows = this.windows(0)
-    counter = this.name != "delta"
-    values, present = rates.extrapolated(windows, counter=counter, per_second=this.name == "rate")
+    vector = this.range_vector(0)
+    counter, per_second = this.name != "delta", this.name == "rate"
     if counter:
-        _note_non_counters(this, windows)
-    return this.over_time(windows, values, present)
+        _note_non_counters(this, vector)
+    return this.over_time(vector, lambda block: rates.extrapolated(block, counter=counter, per_second=per_second))
 
 
-def _note_non_counters(this: FunctionCall, windows: Windows) -> None:
-    names = {value for labels in windows.labels for name, value in labels if name == METRIC_NAME}
+def _note_non_counters(this: FunctionCall, vector: RangeVector) -> None:
+    names = {value for labels in vector.labels for name, value in labels if name == METRIC_NAME}
     for name in sorted(names):
         if name and not name.endswith(_COUNTER_SUFFIXES):
             text = f'metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "{name}"'
@@ -109,43 +108,40 @@ def _note_non_counters(this: FunctionCall, windows: Windows) -> None:
 
 
 def _last_two(this: FunctionCall) -> Frame:
-    windows = this.windows(0)
-    return this.over_time(windows, *rates.last_two(windows, per_second=this.name == "irate"))
-
-
-def _resets(this: FunctionCall) -> Frame:
-    windows = this.windows(0)
-    return this.over_time(windows, *rates.resets(windows))
-
-
-def _changes(this: FunctionCall) -> Frame:
-    windows = this.windows(0)
-    return this.over_time(windows, *rates.changes(windows))
+    per_second = this.name == "irate"
+    return this.over_time(this.range_vector(0), lambda block: rates.last_two(block, per_second=per_second))
 
 
 def _deriv(this: FunctionCall) -> Frame:
-    windows = this.windows(0)
-    slope, _, present = rates.regression(windows, this.ev.control, None)
-    return this.over_time(windows, slope, present)
+    def slopes(block: Windows) -> tuple[Float64Array, BoolArray]:
+        slope, _, present = rates.regression(block, this.ev.control, None)
+        return slope, present
+
+    return this.over_time(this.range_vector(0), slopes)
 
 
 def _predict_linear(this: FunctionCall) -> Frame:
-    windows, ahead = this.windows(0), this.row(1)
-    slope, intercept, present = rates.regression(windows, this.ev.control, windows.times)
-    return this.over_time(windows, slope * ahead + intercept, present)
+    vector, ahead = this.range_vector(0), this.row(1)
+
+    def predictions(block: Windows) -> tuple[Float64Array, BoolArray]:
+        slope, intercept, present = rates.regression(block, this.ev.control, block.times)
+        return slope * ahead + intercept, present
+
+    return this.over_time(vector, predictions)
 
 
 def _smoothing(this: FunctionCall) -> Frame:
-    windows = this.windows(0)
-    values = overtime.smoothing(windows, this.ev.control, this.row(1), this.row(2))
-    return this.over_time(windows, values, windows.counts > 1)
+    vector, level, trend = this.range_vector(0), this.row(1), this.row(2)
+    control = this.ev.control
+    return this.over_time(vector, lambda block: (overtime.smoothing(block, control, level, trend), block.counts > 1))
 
 
 def _quantile_over_time(this: FunctionCall) -> Frame:
-    q, windows = this.row(0), this.windows(1)
-    if windows.labels:
+    q, vector = this.row(0), this.range_vector(1)
+    if vector.labels:
         this.ev.notes.warn_about_quantiles(this.node.args[0], q)
-    return this.over_time(windows, overtime.quantile(windows, this.ev.control, q), windows.counts > 0)
+    control = this.ev.control
+    return this.over_time(vector, lambda block: (overtime.quantile(block, control, q), block.counts > 0))
 
 
 def _absent(this: FunctionCall) -> Frame:
@@ -153,9 +149,9 @@ def _absent(this: FunctionCall) -> Frame:
 
 
 def _absent_over_time(this: FunctionCall) -> Frame:
-    windows = this.windows(0)
-    this.ev.budget.release(len(windows.values))
-    return labelfunctions.absent(windows.counts > 0, this.node.args[0])
+    vector = this.range_vector(0)
+    present = selectors.apply(this.ev, vector, lambda block: (np.zeros(block.low.shape), block.counts > 0))[1]
+    return labelfunctions.absent(present, this.node.args[0])
 
 
 def _round(this: FunctionCall) -> Frame:
@@ -180,8 +176,8 @@ def _timestamp(this: FunctionCall) -> Frame:
     """Of a selector: the samples' own times; of anything else: the time of evaluation."""
     argument = nodes.unwrap(this.node.args[0])
     if isinstance(argument, nodes.VectorSelector):
-        vector, stamps = selectors.instant(this.ev, argument)
-        return vector.nameless(stamps / 1000)
+        stamps = selectors.instant(this.ev, argument, stamps=True)
+        return stamps.nameless(stamps.values / 1000)
     vector = this.frame(0)
     return vector.nameless(np.broadcast_to(this.ev.times / 1000, vector.values.shape))
 
@@ -250,7 +246,7 @@ def _info(this: FunctionCall) -> Frame:
 _OTHERS: dict[str, Callable[[FunctionCall], Value]] = {
     "absent": _absent,
     "absent_over_time": _absent_over_time,
-    "changes": _changes,
+    "changes": lambda this: this.over_time(this.range_vector(0), rates.changes),
     "clamp": _clamp,
     "clamp_max": _clamp,
     "clamp_min": _clamp,
@@ -275,7 +271,7 @@ _OTHERS: dict[str, Callable[[FunctionCall], Value]] = {
     "quantile_over_time": _quantile_over_time,
     "range": _constant(lambda ev: (ev.end_ms - ev.start_ms) / 1000),
     "rate": _extrapolated,
-    "resets": _resets,
+    "resets": lambda this: this.over_time(this.range_vector(0), rates.resets),
     "round": _round,
     "scalar": _scalar,
     "sort": lambda this: labelfunctions.sort_by_value(this.frame(0), descending=False),

@@ -10,7 +10,7 @@ import numpy as np
 from . import nodes, selectors
 from .context import Evaluation
 from .frames import Frame, label_value, make_labels, merge_same_labels
-from .interface import METRIC_NAME, BoolArray, ExecutionError, Int64Array, Labels, Matcher
+from .interface import METRIC_NAME, BoolArray, ExecutionError, Float64Array, Int64Array, Labels, Matcher
 from .labeltext import labels_text
 from .regex import matches_empty, predicate
 from .source import Span
@@ -31,12 +31,12 @@ def enrich(ev: Evaluation, base: Frame, selector: nodes.VectorSelector | None) -
     if all(matcher.op in _NEGATIVE for matcher in searched):
         searched = [_ANY_INFO_NAME, *searched]
     span = selector.span if selector else Span(0, 0)
-    found, stamps = selectors.instant(ev, nodes.VectorSelector(span, "", (*searched, *data), may_match_empty=True))
+    found = selectors.instant(ev, nodes.VectorSelector(span, "", (*searched, *data), may_match_empty=True), stamps=True)
     if not base.labels:
         return base
     wanted = {matcher.name for matcher in data}
     optional = all(matches_empty(matcher) for matcher in data)
-    index = _InfoIndex(found, stamps, wanted)
+    index = _InfoIndex(found, wanted)
     parts = [_enrich_row(base, row, tests, index, optional) for row in range(len(base.labels))]
     labels = [each for part in parts for each in part[0]]
     present = np.concatenate([part[1] for part in parts])
@@ -66,11 +66,10 @@ def _enrich_row(
 
 
 class _InfoIndex:
-    """Info series by metric name and identifying labels."""
+    """Info series by metric name and identifying labels; their values are the samples' times."""
 
-    def __init__(self, found: Frame, stamps: Int64Array, wanted: set[str]) -> None:
+    def __init__(self, found: Frame, wanted: set[str]) -> None:
         self.found = found
-        self.stamps = stamps
         self.wanted = wanted
         self.names = sorted({label_value(labels, METRIC_NAME) for labels in found.labels})
         self.rows: dict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -87,17 +86,17 @@ class _InfoIndex:
         for line, name in enumerate(self.names):
             rows = self.rows.get((name, *identity), [])
             if rows:
-                stamps = np.where(self.found.present[rows], self.stamps[rows], -1)
+                stamps = np.where(self.found.present[rows], self.found.values[rows], -np.inf)
                 self._refuse_ties(rows, stamps)
                 best = stamps.argmax(axis=0)
-                result[line] = np.where(stamps.max(axis=0) >= 0, np.array(rows)[best], -1)
+                result[line] = np.where(np.isfinite(stamps.max(axis=0)), np.array(rows)[best], -1)
         return result
 
-    def _refuse_ties(self, rows: list[int], stamps: Int64Array) -> None:
+    def _refuse_ties(self, rows: list[int], stamps: Float64Array) -> None:
         if len(rows) < 2:
             return
         ordered = np.sort(stamps, axis=0)
-        tie = (ordered[-1] >= 0) & (ordered[-1] == ordered[-2])
+        tie = np.isfinite(ordered[-1]) & (ordered[-1] == ordered[-2])
         if not tie.any():
             return
         step = int(np.flatnonzero(tie)[0])

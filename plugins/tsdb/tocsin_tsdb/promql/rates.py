@@ -9,7 +9,6 @@ from .folds import Chunk, accumulate, fold
 from .frames import Windows
 from .interface import BoolArray, Float64Array, Int64Array
 
-_BLOCK_CELLS = 1 << 14
 _EXTRAPOLATION_THRESHOLD = 1.1
 """A window's edge farther from the outermost sample than this many average intervals is not extrapolated to."""
 
@@ -24,36 +23,13 @@ def _ends(windows: Windows, minimum: int) -> tuple[BoolArray, Int64Array, Int64A
 
 def extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> tuple[Float64Array, BoolArray]:
     """Return `rate` (counter, per second), `increase` (counter) or `delta` of every window with two samples."""
-    result, enough = np.zeros(windows.low.shape), windows.counts >= 2
+    enough, first, last = _ends(windows, 2)
     if not enough.any():
-        return result, enough
-    resets = _resets_before(windows) if counter else None
-    seconds = windows.range_ms / 1000 if per_second else 1.0
-    rows = max(1, _BLOCK_CELLS // windows.low.shape[1])
-    for start in range(0, len(result), rows):  # blocks that stay in the processor's cache
-        block = slice(start, start + rows)
-        _extrapolate(windows, enough[block], block, resets, seconds, result[block])
-    return result, enough
-
-
-def _extrapolate(
-    windows: Windows,
-    enough: BoolArray,
-    block: slice,
-    resets: tuple[Int64Array, Int64Array] | None,
-    seconds: float,
-    result: Float64Array,
-) -> None:
-    """Compute the extrapolated increase of a block of series, divided by `seconds`, into `result`.
-
-    Windows that are too short get anything.
-    """
-    last = np.where(enough, windows.high[block] - 1, 1)
-    first = np.where(enough, windows.low[block], 0)
+        return np.zeros(enough.shape), enough
     first_value = windows.values[first]
-    np.subtract(windows.values[last], first_value, out=result)
-    if resets is not None:
-        _add_resets(windows, resets, first, last, result)
+    result = windows.values[last] - first_value
+    if counter:
+        _add_resets(windows, first, last, result)
     first_time, last_time = windows.timestamps[first], windows.timestamps[last]
     sampled = (last_time - first_time) / 1000
     average = sampled / (last - first)
@@ -61,11 +37,13 @@ def _extrapolate(
     to_start = (first_time - windows.starts) / 1000
     to_end = (windows.ends - last_time) / 1000
     np.divide(average, 2, out=to_start, where=to_start >= threshold)
-    if resets is not None:  # a counter cannot have been negative: do not extrapolate beyond its zero point
+    if counter:  # a counter cannot have been negative: do not extrapolate beyond its zero point
         to_zero = sampled * (first_value / result)
         np.copyto(to_start, to_zero, where=(result > 0) & (first_value >= 0) & (to_zero < to_start))
     np.divide(average, 2, out=to_end, where=to_end >= threshold)
+    seconds = windows.range_ms / 1000 if per_second else 1.0
     result *= (sampled + to_start + to_end) / sampled / seconds
+    return result, enough
 
 
 def _resets_before(windows: Windows) -> tuple[Int64Array, Int64Array]:
@@ -77,11 +55,9 @@ def _resets_before(windows: Windows) -> tuple[Int64Array, Int64Array]:
     return np.concatenate(([0], np.cumsum(falling))), np.flatnonzero(falling) + 1
 
 
-def _add_resets(
-    windows: Windows, resets: tuple[Int64Array, Int64Array], first: Int64Array, last: Int64Array, result: Float64Array
-) -> None:
+def _add_resets(windows: Windows, first: Int64Array, last: Int64Array, result: Float64Array) -> None:
     """Add to each window's result the values that its resets lost."""
-    seen, where = resets
+    seen, where = _resets_before(windows)
     if not len(where):
         return
     start, count = seen[first], seen[last] - seen[first]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
 import numpy as np
 
 from . import nodes
 from .context import Evaluation
-from .frames import Frame, Windows, empty_frame
-from .interface import STALE_NAN_BITS, BoolArray, Float64Array, Int64Array, Labels, Selection
+from .frames import Frame, RangeVector, Windows
+from .interface import STALE_NAN_BITS, BoolArray, Float64Array, Int64Array, Selection
+
+_BLOCK_CELLS = 1 << 16
+_BLOCK_SAMPLES = 1 << 20
 
 
 def reference_times(ev: Evaluation, at: nodes.At | None, offset_ms: int | None) -> Int64Array:
@@ -35,59 +41,84 @@ def is_stale(values: Float64Array) -> BoolArray:
     return mask
 
 
-def instant(ev: Evaluation, selector: nodes.VectorSelector) -> tuple[Frame, Int64Array]:
+def instant(ev: Evaluation, selector: nodes.VectorSelector, *, stamps: bool = False) -> Frame:
     """Evaluate an instant selector: the newest sample within the look-back, unless it is a staleness marker.
 
-    Returns the frame and the samples' own timestamps, [series x steps].
+    With `stamps` the values are the samples' own times in milliseconds instead.
     """
     times = reference_times(ev, selector.at, selector.offset_ms)
     selection = fetch(ev, selector, int(times[0]) - ev.lookback_ms, int(times[-1]))
-    samples = len(selection.values)
-    if not samples:
-        return empty_frame(ev.steps), np.empty((0, ev.steps), dtype=np.int64)
-    ev.budget.hold(len(selection.labels) * ev.steps)
-    newest = positions(selection.timestamps, selection.offsets, times) - 1
-    starts = selection.offsets[:-1, None]
-    index = np.maximum(newest, starts)
-    stamps = selection.timestamps[index]
-    present = (newest >= starts) & (stamps > times - ev.lookback_ms)
-    values = selection.values[index]
-    stale = is_stale(selection.values)
-    if stale.any():
-        present &= ~stale[index]
-    ev.budget.release(samples)
-    ev.budget.total += int(np.count_nonzero(present))
-    return Frame(selection.labels, values, present), stamps
+    series = len(selection.labels)
+    ev.budget.hold(series * ev.steps)
+    frame = Frame(selection.labels, np.empty((series, ev.steps)), np.empty((series, ev.steps), dtype=np.bool_))
+    for rows in row_blocks(series, ev.steps, len(selection.values)):
+        ev.control.check()
+        offsets = selection.offsets[rows.start : rows.stop + 1]
+        part = slice(int(offsets[0]), int(offsets[-1]))
+        timestamps, values = selection.timestamps[part], selection.values[part]
+        starts = offsets[:-1, None] - part.start
+        newest = positions(timestamps, offsets - part.start, times) - 1
+        index = np.maximum(newest, starts)
+        found = timestamps[index]
+        present = (newest >= starts) & (found > times - ev.lookback_ms)
+        stale = is_stale(values)
+        if stale.any():
+            present &= ~stale[index]
+        frame.present[rows] = present
+        frame.values[rows] = found if stamps else values[index]
+    ev.budget.release(len(selection.values))
+    ev.budget.total += int(np.count_nonzero(frame.present))
+    return frame
 
 
-def windows(ev: Evaluation, node: nodes.MatrixSelector) -> Windows:
+def range_vector(ev: Evaluation, node: nodes.MatrixSelector) -> RangeVector:
     """Evaluate a range selector: the samples in (t - range, t] without staleness markers."""
     selector = node.selector
     ends = reference_times(ev, selector.at, selector.offset_ms)
     selection = fetch(ev, selector, int(ends[0]) - node.range_ms, int(ends[-1]))
-    stale = is_stale(selection.values)
     timestamps, values, offsets = selection.timestamps, selection.values, selection.offsets
+    held = len(values)
+    stale = is_stale(values)
     if stale.any():
         kept = np.concatenate(([0], np.cumsum(~stale)))
         timestamps, values, offsets = timestamps[~stale], values[~stale], kept[offsets]
-    return cut(ev, selection.labels, timestamps, values, offsets, ends, node.range_ms)
+    return RangeVector(selection.labels, timestamps, values, offsets, ends, ev.times, node.range_ms, held)
 
 
-def cut(
-    ev: Evaluation,
-    labels: list[Labels],
-    timestamps: Int64Array,
-    values: Float64Array,
-    offsets: Int64Array,
-    ends: Int64Array,
-    range_ms: int,
-) -> Windows:
-    """Lay windows of (end - range, end] over samples in CSR form."""
-    ev.budget.hold(len(labels) * ev.steps)
-    high = positions(timestamps, offsets, ends)
-    low = positions(timestamps, offsets, ends - range_ms)
-    ev.budget.total += int(high.sum() - low.sum())
-    return Windows(labels, timestamps, values, low, high, ends - range_ms, ends, ev.times, range_ms)
+def row_blocks(rows: int, steps: int, samples: int) -> Iterator[slice]:
+    """Split rows so that a block's cells and samples, and what is computed from them, stay small."""
+    size = max(1, min(_BLOCK_CELLS // steps, _BLOCK_SAMPLES * rows // max(1, samples)))
+    for start in range(0, rows, size):
+        yield slice(start, min(rows, start + size))
+
+
+def windows(ev: Evaluation, vector: RangeVector) -> Iterator[tuple[slice, Windows]]:
+    """Cut the windows, block by block: which series, and their windows."""
+    starts = vector.ends - vector.range_ms
+    for rows in row_blocks(len(vector.labels), len(vector.ends), len(vector.values)):
+        ev.control.check()
+        offsets = vector.offsets[rows.start : rows.stop + 1]
+        part = slice(int(offsets[0]), int(offsets[-1]))
+        timestamps, values = vector.timestamps[part], vector.values[part]
+        low = positions(timestamps, offsets - part.start, starts)
+        high = positions(timestamps, offsets - part.start, vector.ends)
+        ev.budget.total += int(high.sum() - low.sum())
+        yield rows, Windows(timestamps, values, low, high, starts, vector.ends, vector.times, vector.range_ms)
+
+
+Kernel: TypeAlias = Callable[[Windows], tuple[Float64Array, BoolArray]]
+"""Computes a value and whether there is one for every window."""
+
+
+def apply(ev: Evaluation, vector: RangeVector, kernel: Kernel) -> tuple[Float64Array, BoolArray]:
+    """Run a kernel over all windows and let go of the samples; returns values and presence, [series x steps]."""
+    shape = (len(vector.labels), len(vector.ends))
+    ev.budget.hold(shape[0] * shape[1])
+    values, present = np.empty(shape), np.empty(shape, dtype=np.bool_)
+    for rows, block in windows(ev, vector):
+        values[rows], present[rows] = kernel(block)
+    ev.budget.release(vector.held)
+    return values, present
 
 
 def positions(timestamps: Int64Array, offsets: Int64Array, times: Int64Array) -> Int64Array:
