@@ -278,7 +278,7 @@ def test_a_plugin_that_breaks_a_clause_fails_it(case: Case, caplog: pytest.LogCa
 
 
 def test_the_kits_batch_is_one() -> None:
-    assert _wire_py.skip(BODY, 0, BATCH.series) == len(BODY)
+    assert _wire_py.skip(BODY, 0, BATCH.series) == (len(BODY), BATCH.series)
 
 
 def test_every_clause_has_a_plugin_that_breaks_it() -> None:

@@ -64,17 +64,27 @@ def columns(data: Any) -> list[Series]:
     kind = data.get("resultType")
     try:
         if kind == "vector":
-            pairs = ((item["metric"], item["value"]) for item in result if "value" in item)
-            return [Series(labels, (point[0],), (float(point[1]),)) for labels, point in pairs]
+            return [_point(item["metric"], item["value"]) for item in result if "value" in item]
         if kind == "matrix":
             return [_column(item["metric"], item["values"]) for item in result if item.get("values")]
         if kind == "scalar":
-            return [Series({}, (result[0],), (float(result[1]),))]
-    except (KeyError, IndexError, TypeError, ValueError):
+            return [_point({}, result)]
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         raise DatasourceError(f"the answer's {kind} is malformed") from None
     raise DatasourceError(f"the result is a {kind}, expected numbers", refused=True)
 
 
+def _point(labels: dict[str, str], point: Sequence[Any]) -> Series:
+    at, text = point
+    return Series(_labels(labels), (at + 0.0,), (float(text),))
+
+
 def _column(labels: dict[str, str], points: Sequence[Sequence[Any]]) -> Series:
     timestamps, texts = zip(*points, strict=True)
-    return Series(labels, timestamps, [*map(float, texts)])
+    return Series(_labels(labels), [*map(float, timestamps)], [*map(float, texts)])
+
+
+def _labels(labels: dict[str, str]) -> dict[str, str]:
+    if not isinstance(labels, dict):
+        raise TypeError
+    return labels
