@@ -186,3 +186,13 @@ def test_large_times_do_not_overflow(store: MemoryStore) -> None:
     value = Engine(store).instant("m_total @ 9e12 or vector(1)", -62_135_596_800_000).value
     assert isinstance(value, Vector)
     assert value.values.tolist() == [1.0]
+
+
+def test_deep_and_long_expressions(store: MemoryStore) -> None:
+    engine = Engine(store)
+    deep = "abs(" * 99 + 'm_total{i="3"}' + ")" * 99
+    assert len(_vector(engine.instant(deep, 60_000).value)) == 1
+    long = "+".join(["1"] * 5000)
+    assert engine.instant(long, 0).value == Scalar(0, 5000.0)
+    vector = engine.instant(" or ".join(f'm_total{{i="{k % 10}"}}' for k in range(300)), 60_000).value
+    assert len(_vector(vector)) == 10

@@ -111,7 +111,9 @@ REFUSED = {
     "0xg": '1:1: parse error: bad number or duration syntax: "0xg"',
     "1__0": "1:1: parse error: error parsing number",
     "info(foo, bar)": "1:11: parse error: expected label selectors only, got vector selector instead",
-    "(" * 300 + "1" + ")" * 300: "1:201: parse error: expression nested deeper than 200 levels",
+    "(" * 300 + "1" + ")" * 300: "1:101: parse error: expression nested deeper than 100 levels",
+    "rate(foo[5m] smoothed)": "1:6: parse error: smoothed modifier is experimental and not enabled",
+    "foo anchored": "1:1: parse error: anchored modifier is experimental and not enabled",
 }
 
 

@@ -118,10 +118,15 @@ def _unary(ev: Evaluation, node: nodes.Unary) -> Value:
 
 
 def _binary(ev: Evaluation, node: nodes.Binary) -> Value:
-    left, right = evaluate(ev, node.left), evaluate(ev, node.right)
-    assert isinstance(left, Frame | Row)
-    assert isinstance(right, Frame | Row)
-    return binary(node, left, right)
+    first, operations = nodes.chain(node)
+    value = evaluate(ev, first)
+    for operation in operations:
+        right = evaluate(ev, operation.right)
+        assert isinstance(value, Frame | Row)
+        assert isinstance(right, Frame | Row)
+        value = binary(operation, value, right)
+        ev.control.check()
+    return value
 
 
 def _aggregate(ev: Evaluation, node: nodes.Aggregate) -> Value:

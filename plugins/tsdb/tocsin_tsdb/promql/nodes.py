@@ -62,7 +62,6 @@ class VectorSelector(Node):
     matchers: tuple[Matcher, ...]
     offset_ms: int | None = None
     at: At | None = None
-    extension: Literal["anchored", "smoothed"] | None = None
     may_match_empty: bool = False
     kind: ClassVar[Kind] = "vector"
 
@@ -128,10 +127,10 @@ class Binary(Node):
     operator_span: Span
     return_bool: bool = False
     matching: Matching = field(default_factory=Matching)
+    kind: Kind = field(init=False)
 
-    @property
-    def kind(self) -> Kind:
-        return "scalar" if self.left.kind == self.right.kind == "scalar" else "vector"
+    def __post_init__(self) -> None:
+        self.kind = "scalar" if self.left.kind == self.right.kind == "scalar" else "vector"
 
 
 @dataclass(slots=True)
@@ -174,15 +173,27 @@ def unwrap(expr: Expr) -> Expr:
     return expr
 
 
+def chain(expr: Binary) -> tuple[Expr, list[Binary]]:
+    """Take a chain of operators that groups to the left (`a + b - c`) apart: its first operand, then the operations
+    in order. Walking it in a loop keeps long chains from nesting as deep as they are long."""
+    operations: list[Binary] = []
+    first: Expr = expr
+    while isinstance(first, Binary):
+        operations.append(first)
+        first = first.left
+    return first, operations[::-1]
+
+
 def children(expr: Expr) -> list[Expr]:
-    """Return the direct sub-expressions in evaluation order."""
+    """Return the direct sub-expressions in evaluation order; of a chain of operators, all operands."""
     match expr:
         case Call():
             return expr.args
         case Aggregate():
             return [expr.expr] if expr.param is None else [expr.param, expr.expr]
         case Binary():
-            return [expr.left, expr.right]
+            first, operations = chain(expr)
+            return [first, *(operation.right for operation in operations)]
         case Subquery() | Unary() | Paren():
             return [expr.expr]
         case MatrixSelector():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 from . import nodes
@@ -28,7 +29,7 @@ _NOT_METRICS = frozenset(("bool", "on", "ignoring", "group_left", "group_right")
 _METRIC_KEYWORDS = (AGGREGATORS | WORD_OPERATORS | MODIFIER_WORDS | PREPROCESSORS) - _NOT_METRICS
 _LABEL_KEYWORDS = AGGREGATORS | WORD_OPERATORS | MODIFIER_WORDS | PREPROCESSORS
 _PARAMETRIC = frozenset(("bottomk", "count_values", "limit_ratio", "limitk", "quantile", "topk"))
-_MAX_DEPTH = 200
+_MAX_DEPTH = 100
 
 
 def parse(query: str) -> Expr:
@@ -302,7 +303,7 @@ class _Parser:
                 self._advance()
                 self._set_at(expr)
             elif self._at("anchored", "smoothed"):
-                self._set_extension(expr, self._advance())
+                raise self._error(expr.span.start, f"{self.token.kind} modifier is experimental and not enabled")
             else:
                 return expr
 
@@ -352,22 +353,11 @@ class _Parser:
             seconds = self._signed_number("@", "timestamp")
             if not abs(seconds) < 2**63:  # NaN included
                 raise self._error(expr.span.start, f"timestamp out of bounds for @ modifier: {seconds:f}")
-            at = round(seconds * 1000)
+            at = math.floor(abs(seconds) * 1000 + 0.5) * (-1 if seconds < 0 else 1)
         target = self._modified(expr, "@")
         if target.at is not None:
             raise self._error(expr.span.start, "@ <timestamp> may not be set multiple times")
         target.at = at
-        expr.span = Span(expr.span.start, self._last_end())
-
-    def _set_extension(self, expr: Expr, keyword: Token) -> None:
-        if isinstance(expr, nodes.Subquery):
-            raise self._error(expr.span.start, f"{keyword.kind} modifier is not supported for subqueries")
-        selector = expr.selector if isinstance(expr, nodes.MatrixSelector) else expr
-        if not isinstance(selector, nodes.VectorSelector):
-            raise self._error(expr.span.start, f"{keyword.kind} modifier not implemented")
-        if selector.extension not in (None, keyword.kind):
-            raise self._error(expr.span.start, "anchored and smoothed modifiers cannot be used together")
-        selector.extension = "anchored" if keyword.kind == "anchored" else "smoothed"
         expr.span = Span(expr.span.start, self._last_end())
 
     # Numbers

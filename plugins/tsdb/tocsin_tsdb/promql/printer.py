@@ -11,6 +11,7 @@ from .numbers import format_decimal
 
 _LINE = 100
 _INDENT = "  "
+_DEEPEST = 60
 
 
 def pretty(expr: Expr, level: int = 0) -> str:
@@ -19,7 +20,7 @@ def pretty(expr: Expr, level: int = 0) -> str:
     if isinstance(expr, nodes.Subquery):
         return pretty(expr.expr, level) + _subquery_suffix(expr)
     line = to_text(expr)
-    if len(line) <= _LINE:
+    if len(line) <= _LINE or level > _DEEPEST:
         return indent + line
     match expr:
         case nodes.Aggregate():
@@ -60,7 +61,9 @@ def to_text(expr: Expr) -> str:
         case nodes.Aggregate():
             return f"{_aggregate_head(expr)}({', '.join(map(to_text, nodes.children(expr)))})"
         case nodes.Binary():
-            return f"{to_text(expr.left)} {expr.operator}{_matching(expr)} {to_text(expr.right)}"
+            first, operations = nodes.chain(expr)
+            parts = (f" {each.operator}{_matching(each)} {to_text(each.right)}" for each in operations)
+            return to_text(first) + "".join(parts)
         case nodes.Unary():
             return expr.operator + to_text(expr.expr)
         case nodes.Paren():

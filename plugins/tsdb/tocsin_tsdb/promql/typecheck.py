@@ -30,7 +30,11 @@ class _Checker:
             case nodes.Aggregate():
                 self._aggregate(expr)
             case nodes.Binary():
-                self._binary(expr)
+                first, operations = nodes.chain(expr)
+                self.visit(first)
+                for operation in operations:
+                    self.visit(operation.right)
+                    self._binary(operation)
             case nodes.Call():
                 self._call(expr)
             case nodes.Unary():
@@ -60,8 +64,6 @@ class _Checker:
             self._expect(node.param, wanted, "aggregation parameter")
 
     def _binary(self, node: nodes.Binary) -> None:
-        self.visit(node.left)
-        self.visit(node.right)
         at = node.operator_span.start
         comparison = node.operator in COMPARISONS
         kinds = (node.left.kind, node.right.kind)
