@@ -6,8 +6,13 @@ import pytest
 
 import tocsin_feature_saved_views
 from tocsin.plugin.testkit import AppFactory, TestApp, WsgiClient, dat, err
+from tocsin.plugin.testkit.feature import FeatureContract
 
 VIEWS, VIEW = "/api/svc/saved-views", "/api/svc/saved-view"
+
+
+class TestContract(FeatureContract):
+    plugin = "tocsin_feature_saved_views"
 
 
 @pytest.fixture

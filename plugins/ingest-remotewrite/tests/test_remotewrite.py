@@ -1,5 +1,6 @@
 """Remote write into a gateway that keeps what it gets in its queues."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import cramjam
@@ -8,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tocsin_ingest_remotewrite
-from tocsin.plugin import DecodeError, DecompressError, IngestRequest, encode_labels, encode_series
+from tocsin.plugin import DecodeError, IngestRequest, encode_labels, encode_series
 from tocsin.plugin.testkit import AppFactory, WsgiClient
+from tocsin.plugin.testkit.ingest import IngestContract
 
 
 def series(name: bytes, *samples: tuple[int, float]) -> bytes:
@@ -24,6 +26,21 @@ def compressed(body: bytes) -> bytes:
 def request(body: bytes, *, query: dict[str, str] | None = None, limit: int = 1 << 20, **headers: str) -> IngestRequest:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return IngestRequest("/rw/v1/write", named, query or {}, body, "127.0.0.1", limit)
+
+
+class TestContract(IngestContract):
+    plugin = "tocsin_ingest_remotewrite"
+
+    def valid(self) -> Mapping[str, IngestRequest]:
+        return {
+            "two series": request(compressed(series(b"up", (1000, 1.0)) + series(b"down", (1000, 2.0), (2000, 3.0))))
+        }
+
+    def refused(self) -> Mapping[str, IngestRequest]:
+        return {"noise": request(b"not snappy"), "no protobuf": request(compressed(b"\xff\xff\xff"))}
+
+    def bomb(self) -> IngestRequest | None:
+        return request(compressed(b"\0" * (2 << 20)))
 
 
 @pytest.fixture
@@ -43,7 +60,6 @@ def test_samples_are_accepted_and_counted(client: WsgiClient) -> None:
     ("body", "headers", "query", "status"),
     [
         (b"not snappy", {}, "", 400),
-        (compressed(series(b"up", (1, 1.0)))[:-3], {}, "", 400),
         (compressed(series(b"up", (1, 1.0))[:-1]), {}, "", 400),
         (compressed(b""), {"Content-Type": "application/x-protobuf;proto=io.example.Other"}, "", 415),
         (compressed(b""), {"Content-Encoding": "zstd"}, "", 415),
@@ -56,11 +72,6 @@ def test_what_is_not_remote_write_is_refused(
     answer = client.request("POST", "/rw/v1/write" + query, body=body, headers=headers)
     assert answer.status == status
     assert answer.text
-
-
-def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
-    with pytest.raises(DecompressError):
-        tocsin_ingest_remotewrite.decode(request(compressed(b"\0" * 100_000), limit=1000))
 
 
 def test_version_two_is_told_by_its_content_type() -> None:

@@ -1,13 +1,25 @@
 """The metric tools: arguments become page-API calls, answers are condensed."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 import tocsin_toolset_metrics as metrics
 from tocsin.plugin.testkit import AppFactory, WsgiClient
+from tocsin.plugin.testkit.toolset import ToolsetContract
 
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+
+class TestContract(ToolsetContract):
+    plugin = "tocsin_toolset_metrics"
+
+    def arguments(self) -> Mapping[str, Mapping[str, Any]]:
+        return {
+            "query_instant": {"ds_id": 1, "query": "up", "time": 1700000000},
+            "query_range": {"ds_id": 1, "query": "up", "start": 1700000000, "end": 1700003600, "step": 15},
+        }
 
 
 @pytest.mark.parametrize(

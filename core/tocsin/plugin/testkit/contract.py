@@ -25,7 +25,9 @@ SLACK = 1.0
 """Seconds that a call may take beyond its limit on a busy machine."""
 
 _LOADED = """
-import sys, tocsin.plugin
+import sys, tocsin.app.bootstrap
+from tocsin.app.capabilities import core_features
+core_features()
 before = set(sys.modules)
 __import__(sys.argv[1])
 print(*sorted({name.split(".")[0] for name in set(sys.modules) - before} - sys.stdlib_module_names))
