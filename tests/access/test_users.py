@@ -80,6 +80,16 @@ def test_bodies_that_are_no_user(world, body: bytes) -> None:
     assert err(world.root.post("/api/svc/users", body=body)).startswith("json body invalid: ")
 
 
+def test_texts_that_no_database_stores(world) -> None:
+    text = "got a text with the character U+0000, expected one without it"
+    for body in ({"nickname": "a\x00"}, {"contacts": {"\x00": "x"}}, {"unknown": [[{"x": "\x00"}]]}):
+        assert err(world.root.put("/api/svc/self/profile", body)) == f"json body invalid: {text}"
+    assert err(world.root.get("/api/svc/users", query={"query": "\x00"})) == f"query param[query]: {text}"
+    assert dat(world.root.put("/api/svc/self/profile", {"nickname": "back\\u0000slash"})) is None
+    page = {"p": 1 << 60, "limit": 1 << 10}
+    assert err(world.root.get("/api/svc/users", query=page)) == f"p: got {1 << 60}, expected a page that can exist"
+
+
 @pytest.mark.parametrize("phone", ["", "13800000000", "+8613800000000"])
 def test_good_phones(world, phone: str) -> None:
     assert dat(world.root.put("/api/svc/self/profile", {"phone": phone})) is None

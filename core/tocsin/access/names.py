@@ -31,6 +31,8 @@ def check_name(field: str, value: str, limit: int) -> str:
     value = value.strip()
     if not value:
         raise refused(f"{field} is blank")
+    if any(unicodedata.category(c) == "Cc" for c in value):
+        raise refused(f"{field} has invalid characters")
     return check_characters(field, check_length(field, value, limit))
 
 

@@ -25,9 +25,14 @@ class Object(Schema):
         unknown = EXCLUDE
 
 
-def needed(**more: Any) -> fields.String:
+def needed() -> fields.String:
     """Return a text that must be there and not be empty."""
-    return fields.String(required=True, validate=validate.Length(min=1, error="required"), **more)
+    return fields.String(required=True, validate=validate.Length(min=1, error="required"))
+
+
+def at_most(length: int) -> validate.Length:
+    """Return a check of a text's length, in characters."""
+    return validate.Length(max=length, error="expected at most {max} characters")
 
 
 def whole(**more: Any) -> fields.Integer:
@@ -189,14 +194,14 @@ class NewGroupBody(GroupBody):
 class ConfigBody(Object):
     """A setting."""
 
-    ckey = needed()
+    ckey = fields.String(required=True, validate=(validate.Length(min=1, error="required"), at_most(191)))
     cval = Text()
 
 
 class ConfigRowBody(ConfigBody):
     """A new row of the settings."""
 
-    note = Text()
+    note = Text(validate=at_most(1024))
     external = whole(load_default=0, validate=validate.OneOf((0, 1), error="got {input}, expected 0 or 1"))
 
 
@@ -204,6 +209,6 @@ class ConfigChangeBody(Object):
     """A changed row of the settings; empty fields stay."""
 
     id = whole(required=True)
-    ckey = fields.String()
+    ckey = fields.String(validate=at_most(191))
     cval = fields.String()
-    note = fields.String()
+    note = fields.String(validate=at_most(1024))

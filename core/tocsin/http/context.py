@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TRUE = frozenset(("true", "1", "on", "checked", "yes", "Y"))
 FALSE = frozenset(("false", "0", "off", "no", "N"))
+NO_NUL = "got a text with the character U+0000, expected one without it"
 
 
 def parse_bool(value: str) -> bool:
@@ -112,9 +113,12 @@ class Context:
         if not data.strip():
             raise invalid("json body invalid: EOF")
         try:
-            return orjson.loads(data)
+            value = orjson.loads(data)
         except orjson.JSONDecodeError as error:
             raise invalid(f"json body invalid: {error}") from None
+        if b"\\u0000" in data and _has_nul(value):
+            raise invalid(f"json body invalid: {NO_NUL}")
+        return value
 
     def param_int(self, name: str) -> int:
         """Return path parameter ``name`` as integer."""
@@ -122,8 +126,11 @@ class Context:
 
     def query(self, name: str, default: str = "") -> str:
         """Return query parameter ``name``; several values of it give the first."""
-        value = self.request.get_param_as_list(name)
-        return value[0] if value else default
+        found = self.request.get_param_as_list(name)
+        value: str = found[0] if found else default
+        if "\0" in value:
+            raise invalid(f"query param[{name}]: {NO_NUL}")
+        return value
 
     def query_required(self, name: str) -> str:
         """Return query parameter ``name`` and raise when it is missing or empty."""
@@ -156,7 +163,10 @@ class Context:
         size = self.query_int("limit", limit)
         if size < 1:
             raise invalid(f"limit: got {size}, expected at least 1")
-        return size, (max(self.query_int("p", 1), 1) - 1) * size
+        number = max(self.query_int("p", 1), 1)
+        if number * size >= 1 << 63:
+            raise invalid(f"p: got {number}, expected a page that can exist")
+        return size, (number - 1) * size
 
     @staticmethod
     def _integer(value: str, message: str) -> int:
@@ -174,6 +184,21 @@ class Context:
             raise forbidden()
         if self.user.is_admin:
             self.core.gatekeeper.in_group(self.user, group_id, write=write)
+
+
+def _has_nul(value: Any) -> bool:
+    """Return whether a text anywhere in a JSON value, keys included, has the character that no database stores."""
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str):
+            if "\0" in part:
+                return True
+        elif isinstance(part, dict):
+            waiting += [*part.keys(), *part.values()]
+        elif isinstance(part, list):
+            waiting += part
+    return False
 
 
 Guard = Callable[[Context], None]
