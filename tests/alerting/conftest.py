@@ -135,10 +135,12 @@ class World:
         if engine:
             self.engine, self.membership = self.make_engine()
 
-    def busi_group(self, name: str, team: str = "", flag: str = "rw") -> int:
-        """Make a team and a business group that it may write to (or read), and return the group's id."""
-        team_id = int(dat(self.app.root.post("/api/svc/user-groups", {"name": team or f"team of {name}"})))
-        members = [{"user_group_id": team_id, "perm_flag": flag}]
+    def busi_group(self, name: str, **teams: str) -> int:
+        """Make a business group with new teams bound to it, like ``rw="owners"``, and return its id."""
+        members = [
+            {"user_group_id": int(dat(self.app.root.post("/api/svc/user-groups", {"name": team}))), "perm_flag": flag}
+            for flag, team in {"rw": f"team of {name}", **teams}.items()
+        ]
         return int(dat(self.app.root.post("/api/svc/busi-groups", {"name": name, "members": members})))
 
     def datasource(self, name: str = "main", **more: Any) -> int:

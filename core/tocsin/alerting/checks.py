@@ -112,7 +112,7 @@ def check_config(rule: Rule, types: Types) -> None:
     if isinstance(anomaly, dict) and anomaly.get("enable"):
         raise invalid("rule_config.anomaly_trigger: not available, expected triggers or a query with its condition")
     for name in ("queries", "triggers"):
-        if not isinstance(config.get(name) or [], list):
+        if not isinstance(config.get(name), list | None):
             raise invalid(f"rule_config.{name}: got {type(config[name]).__name__}, expected an array")
     for index, query in enumerate(dicts(config.get("queries"))):
         _check_query(f"rule_config.queries[{index}]", query, is_condition(config), kind)

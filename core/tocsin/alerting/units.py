@@ -137,7 +137,7 @@ def _data(unit: str, value: float) -> Scaled | None:
             rest, step, binary = rest.removeprefix(prefix), number, prefix in BINARY_NAMES
             break
     else:
-        if rest == name:
+        if rest == name and name != "packetsSec":
             return None
     per_second = rest.endswith("Sec")
     symbol = {"bits": "b", "bytes": "B", "packets": "p"}.get(rest.removesuffix("Sec"))

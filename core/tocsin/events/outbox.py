@@ -66,11 +66,12 @@ class Outbox:
         rows = [row for row in query if row.id not in in_flight]
         return [OutboxItem(row.id, {**unpacked(row.body), "id": row.id}, row.created_at) for row in rows[:limit]]
 
-    def acknowledge(self, ids: Iterable[int]) -> None:
-        """Forget events whose notification is settled."""
-        settled = list(ids)
+    def acknowledge(self, ids: Iterable[int]) -> int:
+        """Forget events whose notification is settled; return how many of them were still there."""
+        settled, found = list(ids), 0
         for start in range(0, len(settled), 500):
-            OutboxEvent.delete().where(OutboxEvent.id.in_(settled[start : start + 500])).execute()
+            found += OutboxEvent.delete().where(OutboxEvent.id.in_(settled[start : start + 500])).execute()
+        return found
 
     def size(self) -> int:
         """Return how many events wait, here and on other engines."""
