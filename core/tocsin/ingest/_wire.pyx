@@ -65,9 +65,19 @@ cdef inline bint plain_sample(const uint8_t* b, int64_t pos, int64_t end, int64_
     return True
 
 
-cdef int walk_series(const uint8_t* b, Series* s) except -1:
-    """Validate the fields of a series, except for what is inside its labels, and find its parts."""
-    cdef int64_t pos = s.field.start, end = s.field.end, behind = 0
+cdef inline int64_t skip_label(const uint8_t* b, int64_t pos, int64_t end) noexcept:
+    """Return the position behind a label field of usual size, or 0 when something else starts here."""
+    if end - pos > 1 and b[pos] == 0x0A and b[pos + 1] < 0x80 and b[pos + 1] <= end - pos - 2:
+        return pos + 2 + b[pos + 1]
+    return 0
+
+
+cdef int walk_series(const uint8_t* b, Series* s, int64_t pos) except -1:
+    """Validate the fields of a series, except for what is inside its labels, and find its parts.
+
+    Up to `pos` there are labels of usual size.
+    """
+    cdef int64_t end = s.field.end, behind = 0
     cdef Field part
     cdef bint leading = True
     s.labels_end = pos
@@ -84,10 +94,11 @@ cdef int walk_series(const uint8_t* b, Series* s) except -1:
                 s.sample.end = behind
             pos = behind
             continue
-        if leading and end - pos > 1 and b[pos] == 0x0A and b[pos + 1] < 0x80 and b[pos + 1] <= end - pos - 2:
-            pos += 2 + b[pos + 1]  # PERF: a label of usual size
-            s.labels_end = pos
-            continue
+        if leading:
+            behind = skip_label(b, pos, end)
+            if behind:
+                s.labels_end = pos = behind
+                continue
         read_field(b, pos, end, &part)
         check_field(b, &part, M_SERIES)
         pos = part.end
@@ -104,6 +115,17 @@ cdef int walk_series(const uint8_t* b, Series* s) except -1:
     return 0
 
 
+# PERF: the cache is larger than the processor's, so its slots are fetched some series before they are needed.
+cdef enum:
+    AHEAD = 8
+    KEPT_ROOM = 4194304     # bytes of scratch that a cache keeps between two bodies
+
+cdef struct Coming:
+    int64_t start           # of the labels, and of the series' message
+    int64_t end             # of the labels
+    uint64_t hash[4]
+
+
 cdef class Pass:
     """One pass over a body: scratch space and what was collected."""
 
@@ -111,15 +133,21 @@ cdef class Pass:
     cdef uint8_t stamp[11]
     cdef int n_stamp
     cdef int64_t cut, series, samples, received
+    cdef Coming coming[AHEAD]
+    cdef int64_t looked_at, seen, used
     cdef list chunks, debug, touched, metadata
 
-    def __cinit__(self, int64_t cut, server_ms):
+    cdef int begin(self, int64_t cut, object server_ms) except -1:
+        """Prepare for a body; the buffers keep the room that earlier bodies needed."""
         self.cut = cut
         self.chunks, self.debug, self.touched, self.metadata = [], [], [], []
+        self.out.size = self.series = self.samples = self.received = 0
+        self.looked_at = self.seen = self.used = 0
         self.n_stamp = 0
         if server_ms is not None:
             self.stamp[0] = 0x10
             self.n_stamp = 1 + put_varint(self.stamp + 1, <uint64_t> <int64_t> server_ms)
+        return 0
 
     def __dealloc__(self):
         free(self.out.data)
@@ -243,15 +271,22 @@ cdef class Pass:
         cdef Pieces pieces
         cdef Cuts cuts
         cdef Decision verdict
+        cdef Coming* coming
+        cdef const uint64_t* known
         while pos < size:
+            self.look_ahead(b, pos, size, cache)
             read_field(b, pos, size, &series.field)
             pos = series.field.end
             if series.field.number == 1:
                 if series.field.wire != W_BYTES:
                     fail(WireTypeError, series.field.tag)
-                walk_series(b, &series)
+                coming = self.arrived(series.field.start)
+                walk_series(b, &series, coming.end if coming != NULL else series.field.start)
                 self.split(b, &series, &pieces)
-                verdict = cache.get(b, &series.field, pieces.labels, pieces.n_labels, &cuts)
+                known = NULL
+                if coming != NULL and not series.scattered and series.labels_end == coming.end:
+                    known = coming.hash
+                verdict = cache.get(b, &series.field, pieces.labels, pieces.n_labels, known, &cuts)
                 self.add(&pieces, series.samples, &cuts, verdict)
             elif series.field.number == 3:
                 check_message(b, &series.field, M_METADATA)
@@ -259,6 +294,46 @@ cdef class Pass:
             elif series.field.number == 4 or series.field.number == 5:
                 fail(VersionError, series.field.tag)
         return self.flush()
+
+    cdef void look_ahead(self, const uint8_t* b, int64_t pos, int64_t size, LabelCache cache) noexcept:
+        """Look at the next entries as far as they have their usual form; raises nothing and decides nothing."""
+        cdef Coming* coming
+        cdef uint64_t length
+        cdef int64_t end, behind
+        cdef int i
+        if self.looked_at < pos:
+            self.looked_at, self.used = pos, self.seen
+        while self.seen - self.used < AHEAD and size - self.looked_at > 5 and b[self.looked_at] == 0x0A:
+            coming = &self.coming[self.seen % AHEAD]
+            end, length = self.looked_at + 1, 0
+            for i in range(4):
+                length |= <uint64_t> (b[end] & 0x7F) << (7 * i)
+                end += 1
+                if b[end - 1] < 0x80:
+                    break
+            else:
+                return
+            coming.start = coming.end = end
+            if length > <uint64_t> (size - end):
+                return
+            end += <int64_t> length
+            behind = skip_label(b, coming.end, end)
+            while behind:
+                coming.end = behind
+                behind = skip_label(b, coming.end, end)
+            if coming.end - coming.start > MAX_KEY:
+                return
+            cache.look_ahead(b + coming.start, coming.end - coming.start, coming.hash)
+            self.looked_at = end
+            self.seen += 1
+
+    cdef Coming* arrived(self, int64_t start) noexcept:
+        """Return what was seen ahead of the series whose message starts here, or NULL."""
+        cdef Coming* coming = &self.coming[self.used % AHEAD]
+        if self.used == self.seen or coming.start != start:
+            return NULL
+        self.used += 1
+        return coming
 
     def settle(self):
         """Reset the counters kept in the verdicts; return what they counted."""
@@ -277,15 +352,19 @@ cdef class Pass:
 
 def rewrite(bytes body not None, LabelCache cache not None, server_ms=None, int64_t cut=0):
     """See `interface.Wire.rewrite`."""
-    cdef Pass work = Pass(cut, server_ms)
+    cdef Pass work
     with cache._lock:
+        work = cache._scratch if cache._scratch is not None else Pass()
+        cache._scratch = work if work.out.room <= KEPT_ROOM else None
+        work.begin(cut, server_ms)
         try:
             work.run(<const uint8_t*> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), cache)
         finally:
             dropped, idents, registered = work.settle()
-    return Rewritten(
-        work.chunks, work.received, dropped, idents, registered, work.debug, b"".join(work.metadata), len(work.metadata)
-    )
+        return Rewritten(
+            work.chunks, work.received, dropped, idents, registered, work.debug, b"".join(work.metadata),
+            len(work.metadata),
+        )
 
 
 def skip(bytes chunk not None, int64_t offset, int64_t count):
@@ -324,7 +403,7 @@ def encode_labels(labels):
         if not name:
             raise LabelError(index)
         index += 1
-    return b"".join(encode_pairs(labels))
+    return b"".join([encode_pair(name, value) for name, value in labels])
 
 
 cdef struct Cell:

@@ -9,8 +9,10 @@
 cdef extern from *:
     """
     typedef unsigned __int128 tocsin_uint128;
+    #define tocsin_prefetch(address) __builtin_prefetch(address)
     """
     ctypedef unsigned long long uint128_t "tocsin_uint128"
+    void prefetch "tocsin_prefetch" (const void* address) noexcept nogil
 
 cdef enum:
     MAX_CUTS = 4
@@ -57,6 +59,11 @@ cdef inline void hash_labels(const uint8_t* data, int64_t size, const uint64_t* 
         second += <uint128_t> (tail[0] + key[words + 2]) * (tail[1] + key[words + 3])
     memcpy(out, &first, 16)
     memcpy(out + 2, &second, 16)
+
+
+cdef inline uint64_t first_place(const uint64_t* h) noexcept:
+    """Return where the search for a hash begins, before it is masked."""
+    return (h[0] ^ h[1] ^ (h[2] << 17)) * <uint64_t> 0x9E3779B97F4A7C15 >> 20
 
 
 cdef class Decision:
@@ -120,7 +127,7 @@ cdef class Generation:
 
     cdef uint64_t place(self, const uint64_t* h, int64_t size) noexcept:
         """Return where a key is, or where it belongs."""
-        cdef uint64_t i = (h[0] ^ h[1] ^ (h[2] << 17)) * <uint64_t> 0x9E3779B97F4A7C15 >> 20
+        cdef uint64_t i = first_place(h)
         cdef Slot* slot
         while True:
             i &= self.mask
@@ -160,6 +167,7 @@ cdef class LabelCache:
     cdef int64_t _half, _hits, _misses, _evictions
     cdef Generation _young, _old
     cdef uint64_t _key[N_KEYS]
+    cdef object _scratch    # a Pass; used under the lock
 
     def __init__(self, resolve, int64_t capacity):
         cdef bytes key = os.urandom(sizeof(self._key))
@@ -186,12 +194,26 @@ cdef class LabelCache:
             entries = self._young.used + self._old.used - self._old.moved
             return CacheStats(self._hits, self._misses, self._evictions, entries)
 
-    cdef Decision get(self, const uint8_t* b, Field* series, const uint8_t* raw, int64_t size, Cuts* cuts):
-        """Return what happens to a series, from the cache or through the resolver, and where its labels are cut."""
+    cdef void look_ahead(self, const uint8_t* raw, int64_t size, uint64_t* h) noexcept:
+        """Hash labels that will be asked for soon, and have their slot fetched from memory meanwhile."""
+        if size <= MAX_KEY:
+            hash_labels(raw, size, self._key, h)
+            prefetch(&self._young.slots[first_place(h) & self._young.mask])
+
+    cdef Decision get(
+        self, const uint8_t* b, Field* series, const uint8_t* raw, int64_t size, const uint64_t* known, Cuts* cuts
+    ):
+        """Return what happens to a series, from the cache or through the resolver, and where its labels are cut.
+
+        `known` is the hash from `look_ahead`, or NULL.
+        """
         cdef Slot entry
         cdef Slot* found = NULL
         if size <= MAX_KEY:
-            hash_labels(raw, size, self._key, entry.hash)
+            if known != NULL:
+                memcpy(entry.hash, known, sizeof(entry.hash))
+            else:
+                hash_labels(raw, size, self._key, entry.hash)
             entry.size = <int32_t> size
             found = self.find(&entry)
         if found != NULL:
@@ -236,20 +258,21 @@ cdef class LabelCache:
         self, const uint8_t* b, Field* series, const uint8_t* raw, int64_t size, Cuts* cuts, Slot* entry
     ):
         """Ask the resolver, and remember its verdict."""
-        labels = parse_labels(b, series)
+        cdef list labels = [], sizes = []
+        cdef bint canonical = parse_labels(b, series, labels, sizes) and size <= MAX_KEY
+        cdef tuple texts = None
         verdict = self._resolve(labels)
-        old = encode_pairs(labels)
-        new = encode_pairs(verdict.labels)
-        joined = b"".join(old)
-        texts = None
-        if PyBytes_GET_SIZE(joined) == size and memcmp(PyBytes_AS_STRING(joined), raw, size) == 0 and size <= MAX_KEY:
-            texts = cut_labels(old, new, cuts)
+        if canonical:
+            texts = cut_labels(labels, sizes, verdict.labels, cuts)
         if texts is None:
             cuts.count = 1
             cuts.start[0] = 0
             cuts.length[0] = size
-            texts = (b"".join(new),)
-        cdef Decision decision = Decision((texts, verdict.ident, verdict.drop, verdict.debug, verdict.register))
+            texts = (b"".join([encode_pair(name, value) for name, value in verdict.labels]),)
+        key = (texts, verdict.ident, verdict.drop, verdict.debug, verdict.register)
+        cdef Decision decision = self._young.verdicts.get(key)
+        if decision is None:
+            decision = Decision(key)
         if size > MAX_KEY:
             return decision
         store_cuts(entry, cuts)
@@ -275,42 +298,48 @@ cdef inline void store_cuts(Slot* slot, const Cuts* cuts) noexcept:
         slot.length[i] = <uint16_t> cuts.length[i]
 
 
-cdef tuple cut_labels(list old, list new, Cuts* cuts):
-    """Express new labels as cuts into the old ones; None when that takes more than MAX_CUTS or they changed places."""
-    cdef int64_t i = 0, j = 0, pos = 0
-    cdef bint open_ = False
-    cdef set before = set(old), after = set(new)
+cdef tuple cut_labels(list old, list sizes, object labels, Cuts* cuts):
+    """Express new labels as cuts into the old ones; None when that takes more than MAX_CUTS."""
+    cdef Py_ssize_t i = 0, j = 0, n_old = len(old), n_new = len(labels)
+    cdef int64_t pos = 0
+    cdef bint fresh = True
     cdef list texts = []
     cuts.count = 0
-    while i < len(old) or j < len(new):
-        if i < len(old) and j < len(new) and old[i] == new[j]:
-            pos += len(old[i])
-            i, j, open_ = i + 1, j + 1, False
+    while i < n_old or j < n_new:
+        before = old[i] if i < n_old else None
+        after = labels[j] if j < n_new else None
+        if before is not None and after is not None and before == after:
+            pos += <int64_t> sizes[i]
+            i, j, fresh = i + 1, j + 1, True
             continue
-        if not open_:
+        if fresh:
             if cuts.count == MAX_CUTS:
                 return None
             cuts.start[cuts.count], cuts.length[cuts.count] = pos, 0
             cuts.count += 1
             texts.append(b"")
-            open_ = True
-        if i < len(old) and old[i] not in after:
-            cuts.length[cuts.count - 1] += len(old[i])
-            pos += len(old[i])
+            fresh = False
+        if after is None or (before is not None and before[0] <= after[0]):
+            cuts.length[cuts.count - 1] += <int64_t> sizes[i]
+            pos += <int64_t> sizes[i]
             i += 1
-        elif j < len(new) and new[j] not in before:
-            texts[cuts.count - 1] += new[j]
-            j += 1
         else:
-            return None
+            texts[cuts.count - 1] += encode_pair(after[0], after[1])
+            j += 1
     return tuple(texts)
 
 
-cdef list parse_labels(const uint8_t* b, Field* series):
-    """Decode the labels of a series whose own fields are known to be well-formed."""
+cdef bint parse_labels(const uint8_t* b, Field* series, list labels, list sizes) except? False:
+    """Decode the labels of a series whose own fields are known to be well-formed, and the sizes of their encodings.
+
+    Returns whether all of them are encoded canonically.
+    """
     cdef Field field, part
-    cdef int64_t pos = series.start, inner
-    cdef list labels = []
+    cdef int64_t pos = series.start, inner, expected
+    cdef int parts
+    cdef bint canonical = True
+    cdef bytes name, value
+    cdef uint8_t scratch[11]
     while pos < series.end:
         read_field(b, pos, series.end, &field)
         pos = field.end
@@ -320,37 +349,61 @@ cdef list parse_labels(const uint8_t* b, Field* series):
             fail(LabelCountError, series.tag)
         name = value = b""
         inner = field.start
+        parts = 0
         while inner < field.end:
             read_field(b, inner, field.end, &part)
             inner = part.end
             if part.number == 1 or part.number == 2:
                 if part.wire != W_BYTES:
                     fail(WireTypeError, part.tag)
-                text = PyBytes_FromStringAndSize(<char*> b + part.start, part.end - part.start)
+                canonical = canonical and <int> part.number > parts
+                parts = <int> part.number
                 if part.number == 1:
-                    name = text
+                    name = PyBytes_FromStringAndSize(<char*> b + part.start, part.end - part.start)
                 else:
-                    value = text
+                    value = PyBytes_FromStringAndSize(<char*> b + part.start, part.end - part.start)
+        expected = text_size(PyBytes_GET_SIZE(name)) + text_size(PyBytes_GET_SIZE(value))
+        expected += 1 + put_varint(scratch, <uint64_t> expected)
+        # Anything but the shortest encoding in order is longer, or has its parts in another order.
+        canonical = canonical and expected == field.end - field.tag
         labels.append((name, value))
-    return labels
+        sizes.append(field.end - field.tag)
+    return canonical
+
+
+cdef inline int64_t text_size(int64_t size) noexcept:
+    """Return the size of a string field; an empty one is omitted, as proto3 wants."""
+    cdef uint8_t scratch[11]
+    return 1 + put_varint(scratch, <uint64_t> size) + size if size else 0
+
+
+cdef inline uint8_t* put_text(uint8_t* out, uint8_t tag, bytes text) noexcept:
+    """Write a string field; return the place behind it."""
+    cdef int64_t size = PyBytes_GET_SIZE(text)
+    if size == 0:
+        return out
+    out[0] = tag
+    out += 1 + put_varint(out + 1, <uint64_t> size)
+    memcpy(out, PyBytes_AS_STRING(text), size)
+    return out + size
 
 
 cdef bytes encode_text(uint8_t tag, bytes text):
-    """Encode a string field; an empty one is omitted, as proto3 wants."""
-    cdef uint8_t head[11]
-    if not text:
-        return b""
-    head[0] = tag
-    return PyBytes_FromStringAndSize(<char*> head, 1 + put_varint(head + 1, PyBytes_GET_SIZE(text))) + text
+    """Encode a string field."""
+    cdef bytes out = PyBytes_FromStringAndSize(NULL, text_size(PyBytes_GET_SIZE(text)))
+    put_text(<uint8_t*> PyBytes_AS_STRING(out), tag, text)
+    return out
 
 
-cdef list encode_pairs(object labels):
-    """Encode each label as a field of its series."""
+cdef bytes encode_pair(bytes name, bytes value):
+    """Encode a label as a field of its series."""
     cdef uint8_t head[11]
-    cdef bytes body
-    cdef list out = []
+    cdef int64_t size = text_size(PyBytes_GET_SIZE(name)) + text_size(PyBytes_GET_SIZE(value))
+    cdef int n
     head[0] = 0x0A
-    for name, value in labels:
-        body = encode_text(0x0A, name) + encode_text(0x12, value)
-        out.append(PyBytes_FromStringAndSize(<char*> head, 1 + put_varint(head + 1, PyBytes_GET_SIZE(body))) + body)
+    n = 1 + put_varint(head + 1, <uint64_t> size)
+    cdef bytes out = PyBytes_FromStringAndSize(NULL, n + size)
+    cdef uint8_t* data = <uint8_t*> PyBytes_AS_STRING(out)
+    memcpy(data, head, n)
+    put_text(put_text(data + n, 0x0A, name), 0x12, value)
     return out

@@ -79,7 +79,7 @@ class _Writers:
 
     def __init__(self, core: Core, settings: PushgwSettings, workers: int) -> None:
         self._settings, self._workers = settings, workers
-        self._context = WriterContext(core.settings, core.metrics)
+        self._context = WriterContext(core.settings, core.metrics, {"process": core.process})
         self.built: list[tuple[Writer, OutletOptions]] = []
         types: list[WriterType] = list(core.plugins.of(WriterType).values())
         known = {kind.config_key.lower(): kind for kind in types if kind.config_key}

@@ -93,9 +93,11 @@ class LabelWork:
         ident = self._identify(found)
         if ident:
             self._attach(found, ident)
-        debug = bool(self._rules.debug) and all_match(self._rules.debug, found)
-        drop = DropReason.RULE if any(all_match(rule, found) for rule in self._drop) else ""
-        return Verdict(sorted(found.items()), ident, drop, debug, bool(ident) and self._registers(found))
+        rules = self._rules
+        debug = bool(rules.debug) and all_match(rules.debug, found)
+        drop = DropReason.RULE if self._drop and any(all_match(rule, found) for rule in self._drop) else ""
+        register = rules.register and bool(ident) and self._registers(found)
+        return Verdict(sorted(found.items()), ident, drop, debug, register)
 
     def _identify(self, labels: dict[bytes, bytes]) -> str:
         """Make sure that a series which names its host has exactly one `ident`; return it."""
@@ -123,4 +125,4 @@ class LabelWork:
     def _registers(self, labels: Mapping[bytes, bytes]) -> bool:
         """Whether a series announces its host."""
         names = self._rules.register_metrics
-        return self._rules.register and (not names or labels.get(NAME) in names)
+        return not names or labels.get(NAME) in names
