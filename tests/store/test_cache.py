@@ -66,6 +66,7 @@ def test_another_process_sees_the_same_values(tmp_path: Path) -> None:
 
 
 def test_a_silent_redis_stops_the_start(tmp_path: Path) -> None:
+    pytest.importorskip("redis")
     settings = CacheSettings(kind="standalone", address="127.0.0.1:1", timeout_ms=200)  # type: ignore[call-arg]
     with pytest.raises(CacheError, match=r"Redis.Address: the server does not answer"):
         open_cache(settings, tmp_path, Metrics())

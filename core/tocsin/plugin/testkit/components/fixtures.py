@@ -27,6 +27,7 @@ from tocsin.plugin.testkit.components.databases import (
     sqlite_database,
 )
 from tocsin.plugin.testkit.components.ldap import Slapd
+from tocsin.plugin.testkit.components.missing import require_package
 from tocsin.plugin.testkit.components.process import Program, running_processes
 from tocsin.plugin.testkit.components.programs import Nginx, Prometheus, Redis, VictoriaMetrics, VmAgent
 from tocsin.plugin.testkit.components.sink import HttpSink
@@ -34,6 +35,8 @@ from tocsin.plugin.testkit.components.sink import HttpSink
 DATABASE_KINDS: tuple[DatabaseKind, ...] = ("sqlite", "mysql", "postgres")
 SERVERS = {"mysql": "mariadb_server", "postgres": "postgres_server", "redis": "redis_server"}
 """The fixture behind a parameter with this value; tests get it by `request.getfixturevalue`."""
+DRIVERS = {"mysql": "pymysql", "postgres": "psycopg"}
+"""The package without which core cannot use a database of that kind."""
 
 
 P = TypeVar("P", bound=Program)
@@ -192,6 +195,7 @@ def _redis_of_the_session(start_redis: Callable[[], Redis]) -> Redis:
 @pytest.fixture
 def redis_server(_redis_of_the_session: Redis) -> Redis:
     """The session's Redis server, emptied for this test."""
+    require_package("redis")
     _redis_of_the_session.flush()
     return _redis_of_the_session
 
@@ -202,6 +206,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     if request.param == "sqlite":
         yield sqlite_database(tmp_path)
         return
+    require_package(DRIVERS[request.param])
     server: DatabaseServer = request.getfixturevalue(SERVERS[request.param])
     fresh = server.create_database()
     try:

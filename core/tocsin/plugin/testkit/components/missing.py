@@ -1,5 +1,6 @@
 """What happens to a test whose program is not installed."""
 
+import importlib.util
 import os
 import shutil
 from pathlib import Path
@@ -29,3 +30,9 @@ def require_program(name: str, package: str, *folders: str) -> Path:
         if matches := sorted(Path("/").glob(f"{folder.lstrip('/')}/{name}"), reverse=True):
             return matches[0]
     missing(f"program {name!r} is not installed (Debian package {package})")
+
+
+def require_package(name: str) -> None:
+    """End the test with `missing` when a Python package, an optional dependency of core, is not installed."""
+    if importlib.util.find_spec(name) is None:
+        missing(f"Python package {name!r} is not installed")
