@@ -91,6 +91,9 @@ class StoreClient:
         while self._idle:
             self._idle.pop().close()
 
+    def __del__(self) -> None:
+        self.close()
+
 
 class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: Path, timeout: float) -> None:

@@ -63,6 +63,8 @@ class StoreFeature(Feature):
 def store_routes(settings: StoreSettings, host: str) -> Iterable[Route]:
     """Return the rows of the API. Their access depends on the section: this host only, a password, or anybody."""
     relay = Relay(settings, host)
+    for make in (root.get, root.post, root.put):
+        yield make(f"{BASE}/*rest", relay, ANONYMOUS, max_body=MAX_BODY)  # the store says itself what it does not know
     both = ("query", "query_range", "query_exemplars", "format_query", "series", "labels")
     read = ("label/:name/values", "metadata", *(f"status/{each}" for each in _STATUS))
     for path in (*both, *read):

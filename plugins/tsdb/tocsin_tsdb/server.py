@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
@@ -24,6 +25,9 @@ from tocsin_tsdb.storage.store import Store
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 1024
+POLL_SECONDS = 1.0
+DRAIN_SECONDS = 20.0
+"""How long running requests may take to finish when the process stops."""
 
 
 def serve(
@@ -61,19 +65,44 @@ def serve(
         ident="",
     )
     maintenance.start()
-    loop = threading.Thread(target=server.run, name="tsdb-http", daemon=True)
-    loop.start()
+    http = HttpLoop(server)
+    http.start()
     log.info("the embedded store serves %s", store_options.directory)
     ready()
     try:
         stopping.wait()
     finally:
-        server.close()
-        server.task_dispatcher.shutdown()
+        http.stop()
         maintenance.stop()
         store.close()
         with contextlib.suppress(FileNotFoundError):
             socket_path.unlink()
+
+
+class HttpLoop:
+    """Runs a waitress server in a thread and stops it without cutting off requests that are being answered."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tsdb-http", daemon=True)
+
+    def start(self) -> None:
+        """Serve from now on."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        server = self._server
+        while not self._done.is_set():
+            server.asyncore.loop(timeout=POLL_SECONDS, map=server._map, use_poll=True, count=1)
+
+    def stop(self) -> None:
+        """Finish running requests, then close every connection."""
+        self._server.task_dispatcher.shutdown(cancel_pending=False, timeout=DRAIN_SECONDS)
+        self._done.set()
+        self._server.pull_trigger()
+        self._thread.join()
+        self._server.asyncore.close_all(self._server._map, ignore_all=True)
 
 
 def _listen(path: Path) -> socket.socket:

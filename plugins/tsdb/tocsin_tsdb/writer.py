@@ -71,8 +71,8 @@ class EmbeddedWriterType(WriterType):
         return EmbeddedWriter(StoreClient(store.socket, settings.timeout / 1000), settings.url)
 
     def implied(self, context: WriterContext) -> Sequence[Any]:
-        """Return one element while the store is on."""
-        if not context.settings[EmbeddedTsdbSettings].enable:
+        """Return one element while the store is on; only a center has one."""
+        if not context.settings[EmbeddedTsdbSettings].enable or context.extra.get("process", "center") != "center":
             return ()
         element: Any = EmbeddedWriterSettings
         return (element(url=own_address(context.settings[HttpSettings]) + TARGET),)
