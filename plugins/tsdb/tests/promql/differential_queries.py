@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 _RANGES = ("40s", "1m", "2m30s", "5m", "9m17s")
+_SUBQUERY_RANGES = ("40s500ms", "1m500ms", "2m30s500ms", "5m500ms")  # evaluated on whole seconds when nested
 _OVER_TIME = ["avg", "min", "max", "sum", "count", "stddev", "stdvar", "last", "present"]
 _RATES = ["rate", "irate", "increase", "delta", "idelta", "deriv", "changes", "resets"]
 _MATH = [
@@ -70,7 +71,7 @@ class _Generator:
 
     def window(self, depth: int) -> str:
         if depth > 0 and self.source.random() < 0.25:
-            return f"({self.vector(depth - 1)})[{self.pick(_RANGES)}:{self.pick(('', '17s', '30s'))}]{self.modifiers()}"
+            return f"({self.vector(depth - 1)})[{self.pick(_SUBQUERY_RANGES)}:{self.pick(('', '17s', '30s'))}]{self.modifiers()}"
         return f"{self.selector()}[{self.pick(_RANGES)}]{self.modifiers()}"
 
     def scalar(self) -> str:

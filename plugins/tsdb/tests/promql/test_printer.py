@@ -6,6 +6,7 @@ import contextlib
 
 import pytest
 
+from tocsin_tsdb.promql.describe import describe
 from tocsin_tsdb.promql.interface import ParseError
 from tocsin_tsdb.promql.nodes import Expr
 from tocsin_tsdb.promql.parser import parse
@@ -78,3 +79,56 @@ def _reparsed(text: str) -> Expr:
         return parse(text)
     except ParseError as problem:
         raise AssertionError(text) from problem
+
+
+def test_description() -> None:
+    tree = describe(parse('sum by (a) (rate(x_total{b!="c"}[5m] @ 2 offset 1s)) / on (a) group_left (d) -y @ end()'))
+    window = {
+        "type": "matrixSelector",
+        "name": "x_total",
+        "range": 300_000,
+        "offset": 1000,
+        "timestamp": 2000,
+        "startOrEnd": None,
+        "matchers": [
+            {"name": "b", "type": "!=", "value": "c"},
+            {"name": "__name__", "type": "=", "value": "x_total"},
+        ],
+    }
+    rate = {"name": "rate", "argTypes": ["matrix"], "variadic": 0, "returnType": "vector"}
+    assert tree["lhs"] == {
+        "type": "aggregation",
+        "op": "sum",
+        "expr": {"type": "call", "func": rate, "args": [window]},
+        "param": None,
+        "grouping": ["a"],
+        "without": False,
+    }
+    assert tree["matching"] == {"card": "many-to-one", "labels": ["a"], "on": True, "include": ["d"]}
+    assert (tree["rhs"]["type"], tree["rhs"]["expr"]["startOrEnd"]) == ("unaryExpr", "end")
+
+
+def test_description_of_everything_else() -> None:
+    tree = describe(parse("(1 + 2) * 3"))
+    assert tree == {
+        "type": "binaryExpr",
+        "op": "*",
+        "lhs": {
+            "type": "parenExpr",
+            "expr": {
+                "type": "binaryExpr",
+                "op": "+",
+                "lhs": {"type": "numberLiteral", "val": "1"},
+                "rhs": {"type": "numberLiteral", "val": "2"},
+                "matching": None,
+                "bool": False,
+            },
+        },
+        "rhs": {"type": "numberLiteral", "val": "3"},
+        "matching": None,
+        "bool": False,
+    }
+    subquery = describe(parse('label_replace(a or b, "x", "y", "z", "")[1h:5m]'))
+    assert (subquery["type"], subquery["range"], subquery["step"]) == ("subquery", 3_600_000, 300_000)
+    assert subquery["expr"]["args"][0]["matching"]["card"] == "many-to-many"
+    assert subquery["expr"]["args"][1] == {"type": "stringLiteral", "val": "x"}
