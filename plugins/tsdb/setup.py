@@ -13,5 +13,11 @@ for extension in extensions:
 setup(
     packages=find_packages(include=["tocsin_tsdb*"]),
     package_data={"tocsin_tsdb": ["py.typed", "**/*.pyx"]},
-    ext_modules=extensions,
+    ext_modules=cythonize(
+        [
+            Extension(f"tocsin_tsdb.storage.{name}", [f"tocsin_tsdb/storage/{name}.pyx"], optional=True)
+            for name in ("_wire", "_ranges")
+        ],
+        language_level=3,
+    ),
 )

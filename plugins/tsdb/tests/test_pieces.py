@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tocsin_tsdb.storage import _ranges_py, pieces
 from tocsin_tsdb.storage.memtable import Memtable, Run
 from tocsin_tsdb.storage.pieces import Piece, expand, merge, narrow
 
@@ -15,9 +19,9 @@ samples = st.lists(st.tuples(st.integers(0, SERIES - 1), st.integers(0, 30), st.
 
 def piece_of(rows: list[tuple[int, int, int]]) -> Piece:
     rows = sorted(rows, key=lambda row: row[:2])
-    positions = np.array([row[0] for row in rows], np.int64)
-    found, counts = np.unique(positions, return_counts=True)
-    return Piece(found, counts, np.array([row[1] for row in rows], np.int64), np.array([row[2] for row in rows], float))
+    positions, counts = np.unique(np.array([row[0] for row in rows], np.int64), return_counts=True)
+    times = np.array([row[1] for row in rows], np.int64)
+    return Piece(positions, np.cumsum(counts) - counts, counts, times, np.array([row[2] for row in rows], float))
 
 
 @given(st.lists(samples, max_size=4))
@@ -75,6 +79,36 @@ def test_narrow_bisects_every_series(series: list[list[int]], start: int, end: i
     for at, times in enumerate(series):
         found = [times[row - int(offsets[at])] for row in range(int(low[at]), int(high[at]))]
         assert found == [time for time in times if start <= time <= end]
+
+
+TWINS = list({module.__name__: module for module in (_ranges_py, pieces._fast)}.values())
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
+@pytest.mark.parametrize("kind", [np.int64, np.uint32])
+def test_ranges_are_copied_to_the_bit(twin: Any, kind: Any) -> None:
+    bits = np.arange(10, dtype=np.uint64) + np.uint64(0x7FF0000000000001)
+    times, values = np.zeros(6, np.int64), np.zeros(6)
+    starts, counts, targets = np.array([7, 0, 3]), np.array([2, 0, 3]), np.array([0, 6, 3])
+    twin.copy_ranges(np.arange(10, dtype=kind), 100, bits.view(np.float64), starts, counts, targets, times, values)
+    assert times.tolist() == [107, 108, 0, 103, 104, 105]
+    assert values.view(np.uint64)[[0, 1, 3, 4, 5]].tolist() == bits[[7, 8, 3, 4, 5]].tolist()
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
+@pytest.mark.parametrize(("start", "target"), [(9, 0), (0, 5)])
+def test_ranges_outside_of_the_arrays_are_refused(twin: Any, start: int, target: int) -> None:
+    with pytest.raises(IndexError):
+        twin.copy_ranges(
+            np.arange(10),
+            0,
+            np.zeros(10),
+            np.array([start]),
+            np.array([2]),
+            np.array([target]),
+            np.zeros(6, np.int64),
+            np.zeros(6),
+        )
 
 
 def test_expand() -> None:

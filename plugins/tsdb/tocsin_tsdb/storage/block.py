@@ -22,10 +22,10 @@ import numpy as np
 from tocsin_tsdb.storage import codec
 from tocsin_tsdb.storage.duck import Parquet
 from tocsin_tsdb.storage.errors import CorruptBlock
-from tocsin_tsdb.storage.hot import HotFile, HotFiles, Samples
-from tocsin_tsdb.storage.pieces import Piece, expand
+from tocsin_tsdb.storage.hot import HotFile, HotFiles
+from tocsin_tsdb.storage.pieces import Piece, expand, narrow
 from tocsin_tsdb.storage.wal import sync_directory
-from tocsin_tsdb.storage.wire import Float64Array, Int32Array, Int64Array
+from tocsin_tsdb.storage.wire import Int32Array, Int64Array
 
 FORMAT = 1
 HOT_BYTES_PER_SAMPLE = 12
@@ -71,14 +71,18 @@ class SeriesRows:
     last: Int64Array
 
 
-def regroup(refs: Int32Array, found: Int32Array, times: Int64Array, values: Float64Array) -> Samples:
-    """Bring samples that are sorted by reference (`found`) into the order of `refs`."""
-    starts = np.searchsorted(found, refs)
-    counts = np.searchsorted(found, refs, side="right") - starts
-    if (refs[1:] > refs[:-1]).all():
-        return counts, times, values
-    rows = expand(starts, counts)
-    return counts, times[rows], values[rows]
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked of one sample file: references of series at positions of a selection, and times in [start, end].
+
+    After about `limit` samples the rest may be left out.
+    """
+
+    refs: Int32Array
+    positions: Int64Array
+    start: int
+    end: int
+    limit: int
 
 
 class FileReader:
@@ -88,16 +92,8 @@ class FileReader:
         self.parquet = parquet
         self.hot = hot
 
-    def read(
-        self,
-        path: Path,
-        file: SampleFile,
-        offsets: Int64Array | None,
-        refs: Int32Array,
-        span: tuple[int, int],
-        limit: int,
-    ) -> Samples:
-        """Return the samples of references in a span; somewhere after `limit` of them the rest may be missing.
+    def read(self, path: Path, file: SampleFile, offsets: Int64Array | None, wanted: Wanted) -> Piece:
+        """Return what is wanted of a file.
 
         `offsets` says where the rows of each reference begin; without it the file is not taken into memory.
         Raises CorruptBlock.
@@ -110,15 +106,18 @@ class FileReader:
             size = int(offsets[-1]) * HOT_BYTES_PER_SAMPLE
             hot = self.hot.get_or_load(key, size, lambda: self._load(path, file, rows_begin))
         if hot is not None:
-            return hot.select(refs, *span)
-        starts = (span[0] - file.longest_chunk_ms, span[1])
-        rows = limit + codec.CHUNK * 2 * len(refs) + codec.CHUNK
-        wanted = np.sort(refs)
-        found, times, values = codec.decode(
-            self.parquet.read_rows(path / file.name, codec.COLUMNS, wanted, starts, rows)
-        )
-        keep = np.flatnonzero((times >= span[0]) & (times <= span[1]))
-        return regroup(refs, found[keep], times[keep], values[keep])
+            return hot.piece(wanted.positions, wanted.refs, wanted.start, wanted.end)
+        return self._cold(path, file, wanted)
+
+    def _cold(self, path: Path, file: SampleFile, wanted: Wanted) -> Piece:
+        starts = (wanted.start - file.longest_chunk_ms, wanted.end)
+        rows = wanted.limit + codec.CHUNK * 2 * len(wanted.refs) + codec.CHUNK
+        columns = self.parquet.read_rows(path / file.name, codec.COLUMNS, np.sort(wanted.refs), starts, rows)
+        found, times, values = codec.decode(columns)
+        begins = np.searchsorted(found, wanted.refs)
+        ends = np.searchsorted(found, wanted.refs, side="right")
+        low, high = narrow(times, begins, ends, wanted.start, wanted.end)
+        return Piece(wanted.positions, low, high - low, times, values)
 
     def _load(self, path: Path, file: SampleFile, offsets: Int64Array) -> HotFile:
         _, times, values = codec.decode(self.parquet.read(path / file.name, codec.COLUMNS))
@@ -133,17 +132,18 @@ class Tombstones:
 
     spans: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
-    def thin_out(self, refs: Int32Array, samples: Samples) -> Samples:
+    def thin_out(self, refs: Int32Array, piece: Piece) -> Piece:
         """Return the samples that were not deleted."""
-        counts, times, values = samples
+        rows = expand(piece.starts, piece.counts)
+        times, values = piece.times[rows].astype(np.int64) + piece.base, piece.values[rows]
+        ends = np.cumsum(piece.counts)
         keep = np.ones(len(times), bool)
-        ends = np.cumsum(counts)
         for place, ref in enumerate(refs.tolist()):
-            rows = slice(int(ends[place] - counts[place]), int(ends[place]))
+            mine = slice(int(ends[place] - piece.counts[place]), int(ends[place]))
             for start, stop in self.spans.get(ref, ()):
-                keep[rows] &= (times[rows] < start) | (times[rows] > stop)
-        left = np.bincount(np.repeat(np.arange(len(refs)), counts)[keep], minlength=len(refs))
-        return left, times[keep], values[keep]
+                keep[mine] &= (times[mine] < start) | (times[mine] > stop)
+        counts = np.bincount(np.repeat(np.arange(len(refs)), piece.counts)[keep], minlength=len(refs))
+        return Piece(piece.positions, np.cumsum(counts) - counts, counts, times[keep], values[keep])
 
 
 class Block:
@@ -190,15 +190,16 @@ class Block:
         `passing`: this use says nothing about which samples queries need. Raises CorruptBlock.
         """
         refs, positions = self.refs(wanted)
-        span = (max(start, self.meta.min_time), min(end, self.meta.max_time))
+        start, end = max(start, self.meta.min_time), min(end, self.meta.max_time)
         for file in self.meta.files:
             mine = np.flatnonzero((refs >= file.first) & (refs <= file.last))
             if len(mine) and limit >= 0:
                 offsets = None if passing else self._offsets(file)
-                samples = self._files.read(self.path, file, offsets, refs[mine], span, limit)
+                piece = self._files.read(
+                    self.path, file, offsets, Wanted(refs[mine], positions[mine], start, end, limit)
+                )
                 if self.tombstones.spans:
-                    samples = self.tombstones.thin_out(refs[mine], samples)
-                piece = Piece(positions[mine], *samples)
+                    piece = self.tombstones.thin_out(refs[mine], piece)
                 limit -= len(piece)
                 yield piece
 

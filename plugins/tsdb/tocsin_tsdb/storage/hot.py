@@ -12,11 +12,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from tocsin_tsdb.storage.pieces import IndexArray, expand, narrow
+from tocsin_tsdb.storage.pieces import IndexArray, Piece, narrow
 from tocsin_tsdb.storage.wire import Float64Array, Int32Array, Int64Array
 
-Samples = tuple[IndexArray, Int64Array, Float64Array]
-"""Samples of references in the order asked for: how many each has, times, values."""
 FileKey = tuple[str, str]
 """Block id and file name."""
 MISSES_TO_LOAD = 2
@@ -36,13 +34,12 @@ class HotFile:
         self._values = np.ascontiguousarray(values)
         self.nbytes = self._times.nbytes + self._values.nbytes + self._offsets.nbytes
 
-    def select(self, refs: Int32Array, start: int, end: int) -> Samples:
-        """Return the samples of references in [start, end]."""
+    def piece(self, positions: IndexArray, refs: Int32Array, start: int, end: int) -> Piece:
+        """Return the samples of references in [start, end] as those of the series at `positions`."""
         at = refs.astype(np.int64) - self._first
-        low, high = narrow(self._times, self._offsets[at], self._offsets[at + 1], start - self._base, end - self._base)
-        counts = high - low
-        rows: IndexArray = expand(low, counts)
-        return counts, self._times[rows].astype(np.int64) + self._base, self._values[rows]
+        begins, ends = self._offsets[at], self._offsets[at + 1]
+        low, high = narrow(self._times, begins, ends, start - self._base, end - self._base)
+        return Piece(positions, low, high - low, self._times, self._values, self._base)
 
 
 class HotFiles:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tocsin_tsdb.storage.pieces import IndexArray, Piece, expand, narrow
+from tocsin_tsdb.storage.pieces import IndexArray, Piece, narrow
 from tocsin_tsdb.storage.wire import Float64Array, Int32Array, Int64Array
 
 TAIL_ROOM = 1 << 18
@@ -50,9 +50,7 @@ class Run:
         low, high = self.offsets[at], self.offsets[at + 1]
         if start > self.min_time or end < self.max_time:
             low, high = narrow(self.times, low, high, start, end)
-        counts = high - low
-        rows = expand(low, counts)
-        return Piece(here, counts, self.times[rows], self.values[rows])
+        return Piece(here, low, high - low, self.times, self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +159,7 @@ class Memtable:
         rows = rows[np.argsort(found, kind="stable")]
         counts = np.bincount(found, minlength=len(wanted))
         run = _in_time_order(np.sort(found), times[rows], rows)
-        return Piece(np.arange(len(wanted)), counts, times[run], state.values[run])
+        return Piece(np.arange(len(wanted)), np.cumsum(counts) - counts, counts, times[run], state.values[run])
 
     def weights(self) -> tuple[Int32Array, Int64Array]:
         """Return the ascending ids of the series that have samples here and their numbers of samples."""

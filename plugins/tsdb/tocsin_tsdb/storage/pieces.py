@@ -1,7 +1,7 @@
-"""Pieces of a selection and how they become one: samples of some series, grouped by series, from one place of the store.
+"""Pieces of a selection and how they become one: samples of some series, from one place of the store.
 
-Every place (sorted run, tail of the memtable, block) answers with pieces; `merge` puts them together in time linear in the
-number of samples as long as the places do not overlap in time, and sorts only what does.
+Every place (sorted run, tail of the memtable, block) answers with pieces, which only say where the samples are; `merge` copies
+each sample once, in time linear in their number as long as the places do not overlap in time, and sorts only what does.
 """
 
 from __future__ import annotations
@@ -12,23 +12,36 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tocsin_tsdb.storage import _ranges_py
 from tocsin_tsdb.storage.wire import Float64Array, Int64Array
 
+try:
+    from tocsin_tsdb.storage import _ranges as _fast  # type: ignore[attr-defined, unused-ignore]
+except ImportError:  # no C compiler when the distribution was installed
+    _fast = _ranges_py
+
 IndexArray = npt.NDArray[np.int64]
+expand = _ranges_py.expand
+copy_ranges = _fast.copy_ranges
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Samples of some series of a selection: ascending positions of the series in the selection, how many samples each has here,
-    and the samples one series after the other, each in time order."""
+    """Samples of some series of a selection, in one place.
+
+    `positions`: the series, as ascending positions in the selection; `starts` and `counts`: the rows of each in `times`
+    (int64, or uint32 as offsets to `base`; ms, ascending within a series) and `values`.
+    """
 
     positions: IndexArray
+    starts: IndexArray
     counts: IndexArray
-    times: Int64Array
+    times: npt.NDArray[np.integer]
     values: Float64Array
+    base: int = 0
 
     def __len__(self) -> int:
-        return len(self.times)
+        return int(self.counts.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +52,6 @@ class Merged:
     times: Int64Array
     values: Float64Array
     dropped: int
-
-
-def expand(starts: IndexArray, counts: IndexArray) -> IndexArray:
-    """Return the concatenation of the ranges [start, start + count)."""
-    total = int(counts.sum())
-    if total == 0:
-        return np.empty(0, np.int64)
-    ends = np.cumsum(counts)
-    rows: IndexArray = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
-    return rows
 
 
 def narrow(
@@ -73,28 +76,18 @@ def _bisect(times: npt.NDArray[np.integer], begins: IndexArray, ends: IndexArray
 
 def merge(pieces: Sequence[Piece], series: int) -> Merged:
     """Merge pieces, oldest place first, into the samples of `series` series with strictly ascending times."""
-    pieces = [piece for piece in pieces if len(piece)]
     total = np.zeros(series, np.int64)
     for piece in pieces:
         total[piece.positions] += piece.counts
     offsets = np.concatenate(([0], np.cumsum(total)))
-    if len(pieces) == 1:
-        times, values = pieces[0].times, pieces[0].values
-    else:
-        times, values = _interleave(pieces, offsets)
-    return _strictly_ascending(offsets, times, values)
-
-
-def _interleave(pieces: Sequence[Piece], offsets: Int64Array) -> tuple[Int64Array, Float64Array]:
     times = np.empty(offsets[-1], np.int64)
     values = np.empty(offsets[-1], np.float64)
     free = offsets[:-1].copy()
     for piece in pieces:
-        target = expand(free[piece.positions], piece.counts)
-        times[target] = piece.times
-        values[target] = piece.values
+        targets = free[piece.positions]
+        copy_ranges(piece.times, piece.base, piece.values, piece.starts, piece.counts, targets, times, values)
         free[piece.positions] += piece.counts
-    return times, values
+    return _strictly_ascending(offsets, times, values)
 
 
 def _strictly_ascending(offsets: Int64Array, times: Int64Array, values: Float64Array) -> Merged:
