@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gzip
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tocsin.datasources.catalog import Catalog
 from tocsin.datasources.pool import DatasourcePool
 from tocsin.plugin import HttpError
 from tocsin.plugin.testkit import AppFactory, TestApp, dat, err
-from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Redirect, Reset, Trickle
+from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Redirect, Request, Reset, Trickle
+from tocsin.plugin.testkit.components.sink import Behaviour
 
 
 @pytest.fixture
@@ -42,6 +45,37 @@ def test_a_request_arrives_with_path_query_and_body(app: TestApp, proxied: str, 
     assert got.headers["content-type"] == "application/x-www-form-urlencoded"
     assert got.headers["x-custom"] == "kept"
     assert got.headers["x-forwarded-for"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("tail", ["", "/"])
+def test_the_root_of_a_datasource_is_a_path_too(app: TestApp, proxied: str, http_sink: HttpSink, tail: str) -> None:
+    assert app.root.get(f"{proxied}{tail}").status == 200
+    assert http_sink.requests[0].path == "/base/"
+
+
+def test_an_answer_outlives_the_datasource_it_comes_from(
+    app: TestApp, proxied: str, http_sink: HttpSink, journal: Any
+) -> None:
+    started, released = threading.Event(), threading.Event()
+
+    def slow(request: Request) -> Behaviour:
+        started.set()
+        released.wait(10)
+        return Answer(200, b"whole")
+
+    http_sink.default = slow
+    answers: list[bytes] = []
+    client = threading.Thread(target=lambda: answers.append(app.root.get(f"{proxied}/x").body))
+    client.start()
+    assert started.wait(10)
+    journal.closed.clear()
+    app.core.get(Catalog).delete([int(proxied.rpartition("/")[2])])
+    assert app.root.get(f"{proxied}/x").text == "no such datasource"
+    assert journal.closed == []
+    released.set()
+    client.join(10)
+    assert answers == [b"whole"]
+    assert len(journal.closed) == 1
 
 
 def test_our_credentials_stay_here_and_theirs_are_added(app: TestApp, proxied: str, http_sink: HttpSink) -> None:

@@ -80,7 +80,7 @@ class Application:
 
         def respond(request: falcon.Request, response: falcon.Response, **values: str) -> None:
             started = time.perf_counter()
-            params = {name: values[f"p{i}"] for i, name in enumerate(names) if f"p{i}" in values}
+            params = {name: values.get(f"p{i}", "") for i, name in enumerate(names)}
             context = Context(core, request, route, params)
             response.set_header("X-Trace-Id", context.request_id)
             try:
@@ -122,6 +122,9 @@ def _by_path(table: RouteTable) -> dict[str, dict[str, Route]]:
                 parts.append(part)
         path = "/".join(parts)
         paths[path.rstrip("/") or "/"][route.method] = route
+        if parts[-1].endswith(":path}"):
+            # The remainder of a path may be empty.
+            paths["/".join(parts[:-1])][route.method] = route
     return paths
 
 
