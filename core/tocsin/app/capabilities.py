@@ -12,6 +12,7 @@ CAPABILITIES: tuple[str, ...] = (
     "tocsin.ingest",
     "tocsin.events",
     "tocsin.alerting",
+    "tocsin.notify",
     "tocsin.mcp",
     "tocsin.web",
 )

@@ -122,6 +122,12 @@ def one_historical(event_id: int) -> Event:
     return event
 
 
+def historical_by_ids(ids: Iterable[int]) -> list[Event]:
+    """Return historical events by id, in order of id; unknown ids are left out."""
+    rows = HistoryEvent.select().where(HistoryEvent.id.in_(list(ids))).order_by(HistoryEvent.id)
+    return [_historical(row) for row in rows]
+
+
 def delete_active(ids: Iterable[int]) -> None:
     """Remove active events; the engine shows them again when they are next notified."""
     ActiveEvent.delete().where(ActiveEvent.id.in_(list(ids))).execute()

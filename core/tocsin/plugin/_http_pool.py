@@ -24,6 +24,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from tocsin.plugin._errors import HttpError
 from tocsin.plugin._http import is_denied
+from tocsin.plugin._http_post import BrokenAnswerError, Exchange, head_of
 
 if TYPE_CHECKING:
     from tocsin.plugin._http import HttpOptions, Network, TlsOptions
@@ -129,6 +130,56 @@ class Transport:
         response._tocsin_host = host
         return response
 
+    def post(
+        self,
+        base: SplitResult,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | memoryview,
+        seconds: float,
+        keep: int,
+    ) -> tuple[int, dict[str, str], bytes] | None:
+        """Post a body and return status, headers and up to ``keep`` bytes of the answer; None when a proxy is in between.
+
+        A kept connection that turns out to be closed is replaced once, before anything of an answer has come.
+        """
+        host = f"{base.hostname}:{base.port}" if base.port else str(base.hostname)
+        pool = self._pool(base)
+        if pool.proxy is not None:
+            return None
+        if self._slots and not self._slots.acquire(timeout=seconds):
+            raise HttpError(f"{host}: all {self._options.max_connections} connections are busy", kind="timeout")
+        try:
+            head = head_of("POST", target, _bracketed(base), headers, len(body))
+            return self._post(pool, head, body, time.monotonic() + seconds, keep)
+        except Exception as error:
+            raise self._translated(error, host, seconds) from None
+        finally:
+            self._free()
+
+    def _post(
+        self, pool: Any, head: bytes, body: bytes | memoryview, deadline: float, keep: int
+    ) -> tuple[int, dict[str, str], bytes]:
+        while True:
+            connection = pool._get_conn()
+            kept = connection.is_connected
+            exchange = None
+            try:
+                if not kept:
+                    connection.close()
+                    connection.timeout = max(0.001, min(self._options.dial_timeout, deadline - time.monotonic()))
+                    connection.connect()
+                exchange = Exchange(connection.sock, deadline)
+                return exchange.run(head, body, keep)
+            except (BrokenAnswerError, ConnectionError) as error:
+                if not kept or getattr(error, "began", False):
+                    raise
+            finally:
+                connection._used = time.monotonic()
+                if exchange is None or not exchange.reusable:
+                    connection.close()
+                pool._put_conn(connection)
+
     def read(self, response: Any, size: int, deadline: float, *, decode: bool) -> bytes:
         """Return the next piece of a body, empty at its end."""
         left = deadline - time.monotonic()
@@ -181,7 +232,7 @@ class Transport:
             secure = {"ssl_context": options.tls.context(), "server_hostname": options.tls.server_name or None}
             if options.tls.server_name:
                 secure["assert_hostname"] = options.tls.server_name if options.tls.verify else False
-        proxy = _environment_proxy(scheme, host)
+        proxy = options.proxy or _environment_proxy(scheme, host)
         pool: Any
         if proxy:
             pool = urllib3.ProxyManager(proxy, **common).connection_from_host(host, port, scheme, {**common, **secure})
@@ -208,6 +259,11 @@ class Transport:
         return HttpError(self._options.clean(f"{host}: {text}"), kind=kind)
 
 
+def _bracketed(base: SplitResult) -> str:
+    """Return what stands in the Host header: the address without credentials."""
+    return base.netloc.rpartition("@")[2]
+
+
 def _story(error: Exception, seconds: float) -> tuple[str, str]:
     """Return the kind of a failure and what to tell people about it, without urllib3's object representations."""
     match error:
@@ -226,7 +282,7 @@ def _story(error: Exception, seconds: float) -> tuple[str, str]:
         case faults.SSLError():
             return "connect", f"TLS: {_root(error)}"
         case faults.ProxyError():
-            return "connect", f"through the proxy of the environment: {_root(error)}"
+            return "connect", f"through the proxy: {_root(error)}"
         case faults.DecodeError():
             return "broken", "the answer's content encoding is broken"
         case ValueError() | http.client.InvalidURL() | UnicodeError():

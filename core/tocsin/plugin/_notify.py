@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tocsin.plugin._http import Network
 
 if TYPE_CHECKING:
     from marshmallow import Schema
 
-Render = Callable[[str, str], str]
-"""``render(name, text)`` renders a Go template of the channel's configuration; ``name`` appears in errors."""
+
+class Render(Protocol):
+    """Renders the Go templates of a channel's configuration for one delivery."""
+
+    def __call__(self, name: str, text: str, *, escaped: bool = False) -> str:
+        """Return ``text`` rendered; raise :class:`~tocsin.plugin.RenderError` with ``name`` in its text.
+
+        There are ``$tpl``, ``$params``, ``$events``, ``$event``, ``$sendtos`` and ``$sendto``.  With ``escaped``, as for
+        bodies, what is put in is HTML-escaped but for the fields of ``$tpl`` and the results of functions like
+        ``jsonMarshal``.
+        """
 
 
 @dataclass(frozen=True)
@@ -46,8 +55,6 @@ class Delivery:
     content: Mapping[str, str]
     events: Sequence[Mapping[str, Any]]
     render: Render
-    """Renders a template text of ``config`` with ``$tpl``, ``$params``, ``$events``, ``$event``, ``$sendtos`` and
-    ``$sendto``; raises :class:`~tocsin.plugin.RenderError`."""
     targets: Sequence[str] = ()
     timeout: float = 10.0
     key: str = ""

@@ -1,0 +1,283 @@
+"""From events to sends: takes over what the engine wants notified and decides who gets it.
+
+An event leaves the outbox in the transaction that stores the sends it leads to, so it is neither lost nor decided twice,
+whenever the process dies.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from tocsin.access.directory import Directory
+from tocsin.events.form import packed
+from tocsin.events.outbox import Outbox, OutboxItem
+from tocsin.notify import records
+from tocsin.notify.channels import Channel, Channels
+from tocsin.notify.lanes import Lanes
+from tocsin.notify.metrics import NotifyMetrics
+from tocsin.notify.models import PendingSend
+from tocsin.notify.providers import Providers
+from tocsin.notify.recipients import Recipients, recipients_of
+from tocsin.notify.records import Record
+from tocsin.notify.rules import NotifyRules, Route, Rule
+from tocsin.notify.sending import Sender
+from tocsin.store.database import Database
+from tocsin.store.vault import Vault
+
+log = logging.getLogger(__name__)
+BATCH = 100
+SAFETY_NET = 1.0
+"""Seconds after which the outbox is looked at without having been told to."""
+LONGEST_PAUSE = 30.0
+ADOPT_EVERY = 15.0
+"""Seconds between looks for sends whose engine died."""
+Event = dict[str, Any]
+Step = Callable[[Event], Event | None]
+"""A step between a rule and its routes: returns the event to go on with, ``None`` to drop it."""
+
+
+@dataclass
+class Decision:
+    """What one event leads to: rows to send, each with its channel, and records of what cannot be sent."""
+
+    sends: list[tuple[Channel, dict[str, Any]]] = field(default_factory=list)
+    failures: list[tuple[str, Record]] = field(default_factory=list)
+
+    def fail(self, reason: str, event: Event, rule: Rule, channel: str, details: str) -> None:
+        """Add the record of a send that cannot be made; ``reason`` is for the metric."""
+        about = {"notify_rule_id": rule.id, "sub_id": event["sub_rule_id"], "channel": channel}
+        self.failures.append((reason, Record(event["id"], records.FAILURE, details=details, **about)))
+
+
+class Planner:
+    """Decides which routes of which rules an event goes through."""
+
+    def __init__(
+        self,
+        rules: NotifyRules,
+        channels: Channels,
+        sender: Sender,
+        directory: Directory,
+        providers: Providers,
+        zone: dt.tzinfo,
+        known_templates: Callable[[], Mapping[int, Any]],
+        steps: Callable[[Rule], Iterable[Step]] = lambda rule: (),
+    ) -> None:
+        self._rules = rules
+        self._channels = channels
+        self._sender = sender
+        self._directory = directory
+        self._providers = providers
+        self._zone = zone
+        self._known_templates = known_templates
+        self._steps = steps
+
+    def decide(self, event: Event, matched: Callable[[], None] = lambda: None) -> Decision:
+        """Return what an event leads to; ``matched`` is called for every route that matches."""
+        decision = Decision()
+        rules, channels, templates = self._rules.all(), self._channels.all(), self._known_templates()
+        for rule_id in dict.fromkeys(event["notify_rule_ids"] or ()):
+            rule = rules.get(rule_id)
+            if rule is None or not rule.shown["enable"]:
+                continue
+            own = self._through_steps({**event, "notify_rule_id": rule.id, "notify_rule_name": rule.name}, rule)
+            if own is None or (own["is_recovered"] and not own["notify_recovered"]):
+                continue
+            for route in rule.routes:
+                if route.conditions is None or route.conditions.mismatch(own, self._zone):
+                    continue
+                matched()
+                self._route(decision, own, rule, route, channels.get(route.channel_id), templates)
+        return decision
+
+    def _through_steps(self, event: Event, rule: Rule) -> Event | None:
+        for step in self._steps(rule):
+            changed = step(event)
+            if changed is None:
+                return None
+            event = changed
+        return event
+
+    def _route(
+        self,
+        decision: Decision,
+        event: Event,
+        rule: Rule,
+        route: Route,
+        channel: Channel | None,
+        templates: Mapping[int, Any],
+    ) -> None:
+        if channel is None or not channel.enable:
+            name = f"notify_channel_id:{route.channel_id}"
+            return decision.fail("channel_not_found", event, rule, name, "notify_channel not found")
+        if channel.kind is None:
+            return decision.fail("channel_unusable", event, rule, channel.name, channel.fault)
+        if channel.kind.needs_template and route.template_id not in templates:
+            return decision.fail("template_not_found", event, rule, channel.name, "message_template not found")
+        plan = self._sender.plan(channel)
+        everybody = recipients_of(channel, route.params, self._directory, self._providers)
+        for people in everybody.each() if plan.per_target and everybody.targets else (everybody,):
+            decision.sends.append((channel, _row(event, rule, route, people)))
+        return None
+
+
+def _row(event: Event, rule: Rule, route: Route, people: Recipients) -> dict[str, Any]:
+    chain = orjson.dumps([event["hash"], rule.id, route.params, people.targets], option=orjson.OPT_SORT_KEYS)
+    return {
+        "event_id": event["id"],
+        "sub_id": event["sub_rule_id"],
+        "rule_id": rule.id,
+        "channel_id": route.channel_id,
+        "template_id": route.template_id,
+        "chain": hashlib.sha256(chain).hexdigest(),
+        "params": route.params,
+        "targets": orjson.dumps(people.targets).decode(),
+        "usernames": orjson.dumps(people.usernames).decode(),
+        "body": packed(event),
+    }
+
+
+class Dispatcher:
+    """The thread that takes events over, stores their sends and puts these into the lanes of their channels."""
+
+    def __init__(
+        self,
+        database: Database,
+        vault: Vault,
+        outbox: Outbox,
+        planner: Planner,
+        sender: Sender,
+        channels: Channels,
+        lanes: Lanes,
+        metrics: NotifyMetrics,
+        *,
+        instance: Callable[[], str],
+        clock: Callable[[], float],
+        queue_size: int,
+    ) -> None:
+        self._database = database
+        self._vault = vault
+        self._outbox = outbox
+        self._planner = planner
+        self._sender = sender
+        self._channels = channels
+        self._lanes = lanes
+        self._metrics = metrics
+        self._instance = instance
+        self._clock = clock
+        self._queue_size = queue_size
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="notify-dispatch", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """End the thread after the batch it is working on."""
+        self._stopping.set()
+        self._outbox.ready.set()
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        pause, adopt_at = 0.0, float("-inf")
+        while not self._stopping.is_set():
+            try:
+                if self._clock() >= adopt_at:
+                    self.adopt()
+                    adopt_at = self._clock() + ADOPT_EVERY
+                while self.step() and not self._stopping.is_set():
+                    pass
+            except Exception:
+                if not pause:
+                    log.exception("events cannot be taken over for notification; they are kept and tried again")
+                self._metrics.faults.labels("dispatch").inc()
+                pause = min(max(2 * pause, 1.0), LONGEST_PAUSE)
+            else:
+                pause = 0.0
+            finally:
+                self._database.release()
+            if pause:
+                self._stopping.wait(pause)
+            else:
+                self._outbox.wait(SAFETY_NET)
+
+    def step(self) -> int:
+        """Take over one batch of events; return how many there were."""
+        items = self._outbox.pending(BATCH)
+        decided = [(item, self._decide(item)) for item in items]
+        stored: list[tuple[Channel, int, str]] = []
+        waiting: dict[int, int] = {}
+        with self._database.atomic():
+            for item, decision in decided:
+                if self._outbox.acknowledge((item.id,)):
+                    stored += self._store(item, decision, waiting)
+                    self._metrics.events.labels("sent" if decision.sends else "nothing_to_send").inc()
+        for channel, number, chain in stored:
+            self._lanes.add(channel.id, number, chain, concurrency=self._sender.plan(channel).concurrency)
+        return len(items)
+
+    def _decide(self, item: OutboxItem) -> Decision:
+        """Return what an event leads to; one that breaks the decision itself is put on record, not tried for ever."""
+        try:
+            return self._planner.decide(item.event, self._metrics.routes.inc)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            log.exception("event %d cannot be matched with notification rules", item.id)
+            self._metrics.faults.labels("match").inc()
+            details = f"the event cannot be matched with notification rules: {type(error).__name__}"
+            return Decision(failures=[("event_unusable", Record(item.id, records.FAILURE, details=details))])
+
+    def _store(self, item: OutboxItem, decision: Decision, waiting: dict[int, int]) -> list[tuple[Channel, int, str]]:
+        """Write an event's sends and records; ``waiting`` counts this batch's sends that are not in a lane yet."""
+        now, stored = int(self._clock()), []
+        for channel, row in decision.sends:
+            ahead = waiting.setdefault(channel.id, self._lanes.size(channel.id))
+            if ahead >= self._queue_size:
+                details = "failed to enqueue notify task, queue is full"
+                about = {"notify_rule_id": row["rule_id"], "sub_id": row["sub_id"], "channel": channel.name}
+                decision.failures.append(("queue_full", Record(item.id, records.FAILURE, details=details, **about)))
+                continue
+            waiting[channel.id] = ahead + 1
+            params = self._vault.encrypt(orjson.dumps(row["params"]).decode())
+            fresh = {**row, "params": params, "instance": self._instance(), "created_at": item.created_at}
+            number = int(PendingSend.insert(**fresh).execute())
+            stored.append((channel, number, row["chain"]))
+        for reason, record in decision.failures:
+            records.write(record, now)
+            self._metrics.drops.labels(reason).inc()
+        return stored
+
+    def adopt(self) -> int:
+        """Queue stored sends that nobody works on: ours from before a restart, and those of engines that died."""
+        known, mine, now = self._lanes.known(), self._instance(), self._clock()
+        columns = (PendingSend.id, PendingSend.channel_id, PendingSend.chain, PendingSend.next_at, PendingSend.instance)
+        query: Any = PendingSend.select(*columns).order_by(PendingSend.id)
+        others = list(self._outbox.others())
+        if others:
+            query = query.where(PendingSend.instance.not_in(others))
+        channels, adopted = self._channels.all(), 0
+        for number, channel_id, chain, next_at, owner in list(query.tuples()):
+            if number in known or (owner != mine and not self._take(number, owner)):
+                continue
+            channel = channels.get(channel_id)
+            concurrency = self._sender.plan(channel).concurrency if channel else 1
+            delay = max(0.0, next_at - now)
+            self._lanes.add(channel_id, number, chain, concurrency=concurrency, delay=delay)
+            adopted += 1
+        if adopted:
+            log.info("%d notifications that were not finished are taken up again", adopted)
+        return adopted
+
+    def _take(self, number: int, owner: str) -> bool:
+        where = (PendingSend.id == number) & (PendingSend.instance == owner)
+        return bool(PendingSend.update(instance=self._instance()).where(where).execute())

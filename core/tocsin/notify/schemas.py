@@ -1,0 +1,209 @@
+"""Input of the notification endpoints: types only, what they mean is checked by the domain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marshmallow import EXCLUDE, Schema, ValidationError, fields, pre_load, validate
+
+SMALL = validate.Range(min=-(1 << 31), max=(1 << 31) - 1)
+
+
+class Loose(Schema):
+    """Ignores what it does not know, takes null for "not sent" and does not take ``true`` for 1."""
+
+    class Meta:
+        unknown = EXCLUDE
+
+    @pre_load
+    def only_given(self, data: Any, **_: Any) -> Any:
+        """Leave out members that are null; refuse truth values where numbers are expected."""
+        if not isinstance(data, dict):
+            return data
+        for name, value in data.items():
+            if isinstance(value, bool) and isinstance(self.fields.get(name), fields.Integer):
+                raise ValidationError("Not a valid integer.", name)
+        return {name: value for name, value in data.items() if value is not None}
+
+
+def integer(default: int = 0) -> fields.Integer:
+    """Return a field for a 32-bit integer."""
+    return fields.Integer(strict=True, load_default=default, validate=SMALL)
+
+
+def identifier() -> fields.Integer:
+    """Return a field for an id."""
+    return fields.Integer(strict=True, load_default=0, validate=validate.Range(min=0, max=(1 << 63) - 1))
+
+
+def text(limit: int = 0) -> fields.String:
+    """Return a text field, of at most ``limit`` characters when that is not 0."""
+    return fields.String(load_default="", validate=validate.Length(max=limit) if limit else None)
+
+
+def truth() -> fields.Boolean:
+    """Return a field for ``true`` and ``false``, nothing else."""
+    return fields.Boolean(load_default=False, truthy={True}, falsy={False})
+
+
+def ids() -> fields.List[Any]:
+    """Return a field for a list of ids."""
+    return fields.List(fields.Integer(strict=True), load_default=list)
+
+
+class IdsSchema(Loose):
+    """``{"ids": [1, 2]}``."""
+
+    ids = ids()
+
+
+class FilterSchema(Loose):
+    """One condition on a tag or field."""
+
+    key = text()
+    func = text()
+    op = text()
+    value = fields.Raw(load_default=None)
+
+
+class TimeRangeSchema(Loose):
+    """A time of day on some weekdays."""
+
+    start = text()
+    end = text()
+    week = fields.List(fields.Integer(strict=True), load_default=list)
+
+
+class NotifyConfigSchema(Loose):
+    """One route of a rule; what is only shown is ignored."""
+
+    channel_id = identifier()
+    template_id = identifier()
+    params = fields.Dict(keys=fields.String(), load_default=dict)
+    type = text()
+    severities = fields.List(fields.Integer(strict=True), load_default=list)
+    time_ranges = fields.List(fields.Nested(TimeRangeSchema), load_default=list)
+    label_keys = fields.List(fields.Nested(FilterSchema), load_default=list)
+    attributes = fields.List(fields.Nested(FilterSchema), load_default=list)
+
+
+class PipelineConfigSchema(Loose):
+    """One pipeline of a rule."""
+
+    pipeline_id = identifier()
+    enable = truth()
+
+
+class NotifyRuleSchema(Loose):
+    """A notification rule."""
+
+    name = text(255)
+    description = text(65_535)
+    enable = truth()
+    user_group_ids = ids()
+    pipeline_configs = fields.List(fields.Nested(PipelineConfigSchema), load_default=None)
+    notify_configs = fields.List(fields.Nested(NotifyConfigSchema), load_default=list)
+    extra_config = fields.Raw(load_default=None)
+
+
+class UserInfoSchema(Loose):
+    """Recipients of a channel are users; which of their contacts counts."""
+
+    contact_key = text(191)
+
+
+class ParamSchema(Loose):
+    """One parameter that rules fill in."""
+
+    key = text()
+    cname = text()
+    type = text()
+
+
+class CustomSchema(Loose):
+    """The parameters that rules fill in."""
+
+    params = fields.List(fields.Nested(ParamSchema), load_default=None)
+
+
+class ParamConfigSchema(Loose):
+    """What rules have to give for a channel."""
+
+    user_info = fields.Nested(UserInfoSchema, load_default=None)
+    custom = fields.Nested(CustomSchema, load_default=lambda: {"params": None})
+
+
+class ChannelSchema(Loose):
+    """A channel; ``request_config`` is checked by the plugin that serves it."""
+
+    id = identifier()
+    name = text(191)
+    ident = text(128)
+    description = text(65_535)
+    enable = truth()
+    param_config = fields.Nested(ParamConfigSchema, load_default=None)
+    request_type = text(64)
+    request_config = fields.Dict(keys=fields.String(), load_default=None)
+    weight = integer()
+
+
+class TemplateSchema(Loose):
+    """A message template."""
+
+    id = identifier()
+    name = text()
+    ident = text(191)
+    content = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
+    user_group_ids = ids()
+    notify_channel_ident = text(128)
+    private = integer()
+    weight = integer()
+
+
+class RuleTestSchema(Loose):
+    """A route to be tried with events."""
+
+    event_ids = ids()
+    use_mock_event = truth()
+    notify_config = fields.Nested(NotifyConfigSchema, load_default=dict)
+
+
+class TemplateTextSchema(Loose):
+    """A template to be tried."""
+
+    content = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
+
+
+class PreviewSchema(Loose):
+    """A message template to be shown with events."""
+
+    event_ids = ids()
+    use_mock_event = truth()
+    mock_severity = integer(2)
+    mock_is_recovered = truth()
+    tpl = fields.Nested(TemplateTextSchema, load_default=dict)
+
+
+class ChannelTestSchema(Loose):
+    """A channel to be tried before it is saved."""
+
+    config = fields.Nested(ChannelSchema, required=True)
+    notify_config = fields.Nested(NotifyConfigSchema, load_default=dict)
+    tpl_content = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
+    event_ids = ids()
+    use_mock_event = truth()
+    mock_severity = integer(2)
+    mock_is_recovered = truth()
+
+
+class RecordSchema(Loose):
+    """A notification record from another engine."""
+
+    notify_rule_id = identifier()
+    event_id = identifier()
+    sub_id = identifier()
+    channel = text(255)
+    status = fields.Integer(strict=True, required=True, validate=validate.OneOf((1, 2, 3)))
+    target = text(65_535)
+    details = text(65_535)
+    created_at = identifier()
