@@ -241,6 +241,20 @@ def world(make_app: AppFactory, plugin: StorePlugin, clock: Clock) -> World:
 
 
 @pytest.fixture
+def world_on(make_app: AppFactory, plugin: StorePlugin, clock: Clock) -> Callable[[Any], World]:
+    """Return a factory of worlds with one datasource on a given database."""
+
+    def make(database: Any) -> World:
+        settings = {"DB": {"DBType": database.kind, "DSN": database.dsn}}
+        world = World(make_app(plugins=[plugin], clock=clock, settings=settings), plugin.type, clock)
+        world.datasource()
+        world.heartbeat()
+        return world
+
+    return make
+
+
+@pytest.fixture
 def payments(world: World) -> World:
     """An installation with one datasource and one rule: ``cpu > 80``, every 15 s."""
     world.datasource()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from tocsin.events.journal import Change, EventJournal
 from tocsin.plugin.testkit._app import dat
 
 START = 1_700_000_010
@@ -132,6 +133,46 @@ def test_a_write_that_fails_half_way_leaves_no_trace(payments, monkeypatch) -> N
     assert (payments.active(), payments.history(), payments.handed_over()) == ([], [], [])
     payments.advance(15)
     assert len(payments.handed_over()) == 1
+
+
+def test_one_event_that_cannot_be_stored_stops_no_other(payments, monkeypatch) -> None:
+    payments.rule("poison")
+    payments.rule("good")
+    payments.store().put(95, __name__="cpu")
+    record = EventJournal.record
+
+    def picky(self: EventJournal, changes: list[Change], now: int) -> list[Change]:
+        if any(change.event["rule_name"] == "poison" for change in changes):
+            raise ValueError("cannot be stored")
+        return record(self, changes, now)
+
+    monkeypatch.setattr(EventJournal, "record", picky)
+    payments.advance(60)
+    assert [event["rule_name"] for event in payments.active()] == ["good"]
+    assert len(payments.history()) == 1
+    labels = {"datasource": "1", "stage": "persist_event", "busi_group": "Payments", "rule_id": "1"}
+    assert payments.metric("svc_alert_rule_eval_error_total", **labels) == 4
+
+
+def test_labels_of_any_kind_become_events_on_every_database(world_on, database) -> None:
+    world = world_on(database)
+    values = ["\0", "\ud800", "x" * 100_000, "é\u2028\U0001f600", "' OR 1=1 --", "\\", "%"]
+    world.rule(name="of {{$labels.a}}", prom_for_duration=15, recover_duration=15)
+    for value in (*values, "other"):
+        world.store().put(95, __name__="cpu", a=value)
+    world.advance(15)
+    assert len(world.active()) == len(values) + 1
+    world.restart()
+    world.advance(15)
+    for value in values:
+        world.store().put(5, __name__="cpu", a=value)
+    world.advance(15)
+    world.restart()
+    world.advance(30)
+    assert [event["tags_map"]["a"] for event in world.active()] == ["other"]
+    assert len(world.handed_over()) == 2 * len(values) + 1
+    ended = {event["tags"][1] for event in world.history(is_recovered=1)}
+    assert ended == {"a=" + value.encode("utf-8", "replace").decode() for value in values}
 
 
 def test_one_of_two_engines_owns_each_rule(payments) -> None:

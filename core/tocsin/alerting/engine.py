@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import peewee
+
 from tocsin.alerting.builder import EventBuilder, Surroundings
 from tocsin.alerting.evaluation import Evaluation, conditions
 from tocsin.alerting.memory import Memory
@@ -231,9 +233,14 @@ class Engine:
         try:
             if writing:
                 stale = self._memory.save(writing, max(current.at for current, _ in steps))
-                self._failing.discard("database")
-        except Exception:
-            self._not_written(steps)
+                self._failing.difference_update(["database", *(f"database {key}" for key, _ in writing)])
+        except Exception as error:
+            if len(writing) > 1 and not isinstance(error, peewee.OperationalError | OSError):
+                # One rule's event cannot be stored; the others must not suffer for it.
+                for one in steps:
+                    self._record([one])
+            else:
+                self._not_written(steps)
             return
         lost = {change.event["hash"] for change in stale}
         for current, step in steps:
@@ -246,8 +253,9 @@ class Engine:
                     self._count(change)
 
     def _not_written(self, steps: Sequence[tuple[Round, Step]]) -> None:
-        if "database" not in self._failing:
-            self._failing.add("database")
+        about = "database" if len(steps) > 1 else f"database {steps[0][0].worker.key}"
+        if about not in self._failing:
+            self._failing.add(about)
             log.exception("events could not be written; the rules are evaluated again at their next tick")
         for current, step in steps:
             if step.writes:

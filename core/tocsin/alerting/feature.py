@@ -71,7 +71,7 @@ def make_engine(core: Core, roster: Roster, metrics: AlertMetrics, submit: Submi
 def hosts_groups(core: Core) -> Callable[[str], Sequence[int]]:
     """Return the look-up of a host's business groups; without the targets capability no host is known."""
     if core.has(HostLookup):
-        return core.get(HostLookup).groups_of_host  # type: ignore[type-abstract]
+        return core.get(HostLookup).groups_of_host
     return lambda ident: ()
 
 

@@ -20,6 +20,11 @@ class Point:
     timestamp: int
 
 
+def _encodable(text: str) -> str:
+    """Return a label value that can be written as UTF-8; a datasource may send half of a surrogate pair."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def decode(series: Sequence[Series]) -> tuple[Point, ...]:
     """Return the latest sample of each series; series without one, or whose latest is NaN, are left out."""
     found = []
@@ -27,6 +32,6 @@ def decode(series: Sequence[Series]) -> tuple[Point, ...]:
         if len(one.values):
             value = float(one.values[-1])
             if not math.isnan(value):
-                labels = dict(one.labels)
+                labels = {name: _encodable(text) for name, text in one.labels.items()}
                 found.append(Point(labels, notation(labels), value, int(one.timestamps[-1])))
     return tuple(found)

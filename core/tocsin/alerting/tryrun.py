@@ -26,6 +26,6 @@ def check_in_effect(core: Core, config: Mapping[str, Any], event: Event) -> None
         raise invalid("event is not match for period of time")
     ident = event["target_ident"]
     if rule["enable_in_bg"] and ident and core.has(HostLookup):
-        groups = core.get(HostLookup).groups_of_host(ident)  # type: ignore[type-abstract]
+        groups = core.get(HostLookup).groups_of_host(ident)
         if groups and rule["group_id"] not in groups:
             raise invalid("event target busi group not match rule busi group")

@@ -160,6 +160,18 @@ class PluginSettings:
     disabled: list[str] = key("Disabled", [], "names of installed plugins to leave out")
 
 
+@section("Center")
+class CenterSettings:
+    """How long the center keeps what has happened."""
+
+    history_days: int = key(
+        "CleanAlertHisEventDay", 0, "days to keep historical events; 0 keeps them for ever", check=at_least(0)
+    )
+    record_days: int = key(
+        "CleanNotifyRecordDay", 7, "days to keep notification records; 0 keeps them for ever", check=at_least(0)
+    )
+
+
 CORE_SECTIONS: tuple[type, ...] = (
     HttpSettings,
     LogSettings,
@@ -168,4 +180,5 @@ CORE_SECTIONS: tuple[type, ...] = (
     DbSettings,
     CacheSettings,
     PluginSettings,
+    CenterSettings,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tocsin.access.neighbours import ActiveEventCount
+from tocsin.app.sections import CenterSettings
 from tocsin.datasources.settings import AnonymousAccess
 from tocsin.events import routes, views
 from tocsin.events.cleaning import HistoryCleaner, delete_before
@@ -14,7 +15,6 @@ from tocsin.events.journal import EventJournal
 from tocsin.events.models import ActiveEvent, AggregationView, EventSequence, HistoryEvent, OutboxEvent
 from tocsin.events.outbox import Outbox
 from tocsin.events.search import ActiveCounts
-from tocsin.events.settings import EventSettings
 from tocsin.plugin import Feature, Job, Migration, Migrator, Route, create
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def widen_texts(migrator: Migrator) -> None:
 
 
 def clean_history(core: Core) -> None:
-    """Delete history older than ``[Events] CleanAlertHisEventDay``."""
-    days = core.settings[EventSettings].history_days
+    """Delete history older than ``[Center] CleanAlertHisEventDay``."""
+    days = core.settings[CenterSettings].history_days
     if days > 0:
         delete_before(core.db, int(core.clock()) - days * 86_400, (), threading.Event())
 
@@ -42,7 +42,6 @@ class Events(Feature):
     """Active and historical events, and the outbox to notification."""
 
     name = "events"
-    settings = (EventSettings,)
     tables = (ActiveEvent, HistoryEvent, OutboxEvent, EventSequence, AggregationView)
     migrations = (
         create(ActiveEvent, HistoryEvent, OutboxEvent, EventSequence, AggregationView),

@@ -15,6 +15,8 @@ from tocsin.events.outbox import Outbox
 from tocsin.store.database import Database
 
 T = TypeVar("T")
+SEARCHED = 16_000
+"""Characters of names and tags that can be searched for; the event itself is kept whole."""
 CHUNK = 50
 """Rows per statement; keeps the number of bound values below every database's limit."""
 
@@ -166,11 +168,17 @@ def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
         yield items[start : start + size]
 
 
+def _searchable(text: str) -> str:
+    """Return what a column holds of a text: PostgreSQL takes no NUL, MariaDB's ``TEXT`` ends at 64 KiB."""
+    return text.replace("\0", "")[:SEARCHED]
+
+
 def _columns(event: Event, body: str) -> dict[str, Any]:
-    named = ("id", "hash", "rule_id", "datasource_id", "group_id", "severity", "cate", "rule_prod", "rule_name")
+    named = ("id", "hash", "rule_id", "datasource_id", "group_id", "severity", "cate", "rule_prod")
     return {
         **{name: event[name] for name in named},
-        "tags": ",,".join(event["tags"]),
+        "rule_name": _searchable(event["rule_name"]),
+        "tags": _searchable(",,".join(event["tags"])),
         "trigger_time": event["trigger_time"],
         "body": body,
     }
