@@ -133,15 +133,14 @@ def _aggregate(ev: Evaluation, node: nodes.Aggregate) -> Value:
     parameter = None if node.param is None else evaluate(ev, node.param)
     numbers = parameter.values if isinstance(parameter, Row) else np.empty(0)
     vector = frame(ev, node.expr)
-    if not vector.labels:
-        return vector
     key = without_labels(node.grouping) if node.without else by_labels(node.grouping)
     groups = group(vector.labels, key)
     match node.operator:
-        case "topk" | "bottomk":
-            return top(vector, groups, _count_parameter(numbers), largest=node.operator == "topk")
-        case "limitk":
-            return first(vector, groups, _count_parameter(numbers))
+        case "topk" | "bottomk" | "limitk":
+            count = _count_parameter(numbers)
+            if node.operator == "limitk":
+                return first(vector, groups, count)
+            return top(vector, groups, count, largest=node.operator == "topk")
         case "limit_ratio":
             return sample_ratio(vector, _ratio_parameter(ev, node, numbers))
         case "count_values":
@@ -152,16 +151,27 @@ def _aggregate(ev: Evaluation, node: nodes.Aggregate) -> Value:
             return count_values(vector, groups, parameter.value, drop_label=dropped)
         case "quantile":
             assert node.param is not None
-            ev.notes.warn_about_quantiles(node.param, numbers)
-    return aggregate(node.operator, vector, groups, numbers)
+            ev.notes.warn_about_quantiles(node.param, _extremes(numbers))
+    return aggregate(node.operator, vector, groups, numbers) if vector.labels else vector
+
+
+def _extremes(numbers: Float64Array) -> Float64Array:
+    """Return NaN if there is one, the largest and the smallest number: what a warning about parameters names."""
+    known = numbers[~np.isnan(numbers)]
+    outermost = [known.max(), known.min()] if len(known) else []
+    return np.array([*numbers[np.isnan(numbers)][:1], *outermost])
 
 
 def _count_parameter(numbers: Float64Array) -> Float64Array:
+    """Check the parameter of topk and its relatives, [steps]; below 1 at every step it is not looked at further."""
+    if (numbers < 1).all():
+        return np.zeros(len(numbers))
     if np.isnan(numbers).any():
         raise ExecutionError("Parameter value is NaN")
-    if (np.abs(numbers) >= _FIRST_INT64_OVERFLOW).any():
-        bad = numbers[np.abs(numbers) >= _FIRST_INT64_OVERFLOW][0]
-        raise ExecutionError(f"Scalar value {format_general(float(bad))} overflows int64")
+    if numbers.min() <= -_FIRST_INT64_OVERFLOW:
+        raise ExecutionError(f"Scalar value {format_general(float(numbers.min()))} underflows int64")
+    if numbers.max() >= _FIRST_INT64_OVERFLOW:
+        raise ExecutionError(f"Scalar value {format_general(float(numbers.max()))} overflows int64")
     return np.trunc(numbers)
 
 
@@ -169,8 +179,9 @@ def _ratio_parameter(ev: Evaluation, node: nodes.Aggregate, numbers: Float64Arra
     assert node.param is not None
     if np.isnan(numbers).any():
         raise ExecutionError("Ratio value is NaN")
-    for ratio in np.unique(numbers[np.abs(numbers) > 1]).tolist():
-        capped = "1" if ratio > 1 else "-1"
-        text = f"ratio value should be between -1 and 1, got {format_general(ratio)}, capping to {capped}"
-        ev.notes.warn(node.param, text)
+    for ratio in (numbers.max(), numbers.min()):
+        if abs(ratio) > 1:
+            got, capped = format_general(float(ratio)), "1" if ratio > 1 else "-1"
+            text = f"ratio value should be between -1 and 1, got {got}, capping to {capped}"
+            ev.notes.warn(node.param, text)
     return np.clip(numbers, -1, 1)

@@ -10,6 +10,7 @@ import numpy as np
 
 from .interface import METRIC_NAME, BoolArray, ExecutionError, Float64Array, Int64Array, Labels
 
+SAME_LABELS = "vector cannot contain metrics with the same labelset"
 _METADATA_LABELS = frozenset((METRIC_NAME, "__type__", "__unit__"))
 """What operations that change a value's meaning take away."""
 
@@ -129,7 +130,7 @@ def merge_same_labels(labels: list[Labels], values: Float64Array, present: BoolA
     counts = np.zeros((len(first), present.shape[1]), dtype=np.int64)
     np.add.at(counts, index, present)
     if (counts > 1).any():
-        raise ExecutionError("vector cannot contain metrics with the same labelset")
+        raise ExecutionError(SAME_LABELS)
     merged = np.zeros((len(first), values.shape[1]))
     rows, columns = np.nonzero(present)
     merged[index[rows], columns] = values[rows, columns]

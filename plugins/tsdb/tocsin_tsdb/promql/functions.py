@@ -10,7 +10,7 @@ import numpy as np
 from . import labelfunctions, nodes, overtime, rates, selectors
 from .context import Evaluation
 from .elementwise import MATH, TIME_PARTS, clamp, round_to
-from .frames import Frame, RangeVector, Row, Text, Value, Windows, merge_same_labels, without_name
+from .frames import SAME_LABELS, Frame, RangeVector, Row, Text, Value, Windows, merge_same_labels, without_name
 from .histograms import fractions, quantile_rows
 from .info import enrich
 from .interface import METRIC_NAME, BoolArray, ExecutionError, Float64Array
@@ -61,10 +61,17 @@ class FunctionCall:
         return [self.text(index) for index in range(start, len(self.node.args))]
 
     def over_time(self, vector: RangeVector, kernel: Kernel) -> Frame:
-        """Compute a value from every window, under the series' labels."""
+        """Compute a value from every window."""
         values, present = selectors.apply(self.ev, vector, kernel)
-        labels = vector.labels if self.name in _KEEP_NAME else without_name(vector.labels)
-        return merge_same_labels(labels, values, present)
+        frame = Frame(vector.labels, values, present).pruned()
+        return frame if self.name in _KEEP_NAME else self.without_names(frame)
+
+    def without_names(self, frame: Frame) -> Frame:
+        """Drop the metrics' names; series that only they told apart are an error, even if they never meet."""
+        labels = without_name(frame.labels)
+        if len(set(labels)) < len(labels):
+            raise ExecutionError(SAME_LABELS)
+        return Frame(labels, frame.values, frame.present)
 
 
 def call(this: FunctionCall) -> Value:
@@ -94,13 +101,17 @@ def _time_part(this: FunctionCall) -> Frame:
 def _extrapolated(this: FunctionCall) -> Frame:
     vector = this.range_vector(0)
     counter, per_second = this.name != "delta", this.name == "rate"
+    values, present = selectors.apply(
+        this.ev, vector, lambda block: rates.extrapolated(block, counter=counter, per_second=per_second)
+    )
+    frame = Frame(vector.labels, values, present).pruned()
     if counter:
-        _note_non_counters(this, vector)
-    return this.over_time(vector, lambda block: rates.extrapolated(block, counter=counter, per_second=per_second))
+        _note_non_counters(this, frame)
+    return this.without_names(frame)
 
 
-def _note_non_counters(this: FunctionCall, vector: RangeVector) -> None:
-    names = {value for labels in vector.labels for name, value in labels if name == METRIC_NAME}
+def _note_non_counters(this: FunctionCall, frame: Frame) -> None:
+    names = {value for labels in frame.labels for name, value in labels if name == METRIC_NAME}
     for name in sorted(names):
         if name and not name.endswith(_COUNTER_SUFFIXES):
             text = f'metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "{name}"'
@@ -138,10 +149,10 @@ def _smoothing(this: FunctionCall) -> Frame:
 
 def _quantile_over_time(this: FunctionCall) -> Frame:
     q, vector = this.row(0), this.range_vector(1)
-    if vector.labels:
-        this.ev.notes.warn_about_quantiles(this.node.args[0], q)
     control = this.ev.control
-    return this.over_time(vector, lambda block: (overtime.quantile(block, control, q), block.counts > 0))
+    frame = this.over_time(vector, lambda block: (overtime.quantile(block, control, q), block.counts > 0))
+    this.ev.notes.warn_about_quantiles(this.node.args[0], q[frame.present.any(axis=0)])
+    return frame
 
 
 def _absent(this: FunctionCall) -> Frame:

@@ -122,6 +122,7 @@ def absent(present: BoolArray, argument: nodes.Expr) -> Frame:
 
 def absent_labels(argument: nodes.Expr) -> Labels:
     """Derive labels for a missing series: those that one matcher alone fixes to a value."""
+    argument = nodes.unwrap(argument)
     if isinstance(argument, nodes.MatrixSelector):
         argument = argument.selector
     if not isinstance(argument, nodes.VectorSelector):
