@@ -1,0 +1,59 @@
+"""``tocsin plugin new``: what it writes installs, is found by the service, and passes its own tests."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tocsin.app.cli import main
+from tocsin.app.commands.skeleton import KINDS, write_skeleton
+
+
+def run(arguments: list[str], directory: Path, site: Path) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    environment |= {"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_every_kind_installs_works_and_passes_its_own_tests(tmp_path: Path) -> None:
+    folders = [str(write_skeleton(kind, f"my-{kind}", tmp_path)) for kind in KINDS]
+    site = tmp_path / "site"
+    pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
+    run([*pip, "--target", str(site), *folders], tmp_path, site)
+    configs = tmp_path / "etc"
+    configs.mkdir()
+    (configs / "config.toml").write_text(f'[Data]\nDir = "{tmp_path}/data"\n')
+    listed = run(["-m", "tocsin", "plugins", "-c", str(configs)], tmp_path, site)
+    for kind in KINDS:
+        assert f"{kind}-my-{kind}  tocsin-{kind}-my-{kind} 0.1.0  ok" in listed
+    # Each one stands alone: a test run of its own, as its author would start it.
+    for folder in folders:
+        run(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "tests"], Path(folder), site)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text"),
+    [
+        ("command", "My Command", "NAME: got 'My Command', expected lower-case"),
+        ("command", "-x", "NAME"),
+        ("command", "", "NAME"),
+        ("teapot", "x", "KIND: got 'teapot', expected one of "),
+    ],
+)
+def test_names_that_cannot_be_are_refused(tmp_path: Path, kind: str, name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        write_skeleton(kind, name, tmp_path)
+
+
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugin", "new", "command", "hello", "--into", str(tmp_path)]) == 0
+    assert main(["plugin", "new", "command", "hello", "--into", str(tmp_path)]) == 2
+    assert "exists already" in capsys.readouterr().out
