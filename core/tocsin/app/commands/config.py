@@ -13,6 +13,20 @@ if TYPE_CHECKING:
     from tocsin.app.core import Core
 
 
+INTRODUCTION = """# Configuration
+
+Every `*.toml` file of the directory given by `-c` is read; together they are one document. Keys match without regard to
+case. A key nobody knows is named in a warning, a value that cannot work stops the start with the key, the value and what
+was expected. `tocsin config check -c DIR` says both without starting anything.
+
+The environment overrides files: `TOCSIN_<SECTION>_<KEY>`, nested sections joined with underscores, all upper case, for
+example `TOCSIN_HTTP_PORT=18000` or `TOCSIN_HTTP_APIFORSERVICE_ENABLE=true`. Lists of texts are separated by commas.
+
+This page is written by `tocsin config reference` from the settings themselves.
+"""
+"""What precedes the tables of the settings reference."""
+
+
 class ConfigCommand(Command):
     """Checks the configuration directory and documents every setting."""
 
@@ -31,8 +45,10 @@ class ConfigCommand(Command):
         """Do the action; a check fails when a key is unknown."""
         if arguments.action == "check":
             return self._check(open_core())
-        writer = sample if arguments.action == "sample" else reference
-        print("\n".join(writer(known_sections())), end="\n")
+        lines = (
+            sample(known_sections()) if arguments.action == "sample" else [INTRODUCTION, *reference(known_sections())]
+        )
+        print("\n".join(lines).rstrip())
         return 0
 
     def _check(self, core: Core) -> int:
