@@ -80,20 +80,12 @@ class RemoteWriter(Writer):
 
         The status decides: a body that breaks off afterwards changes nothing about what became of the batch.
         """
-        limit = self._options.timeout
-        stream = self._client.open("POST", "", url=url, query=query, headers=headers, body=body, limit=limit)
-        pieces: list[bytes] = []
-        try:
-            for piece in stream:
-                pieces.append(piece)
-                if sum(map(len, pieces)) > MAX_ANSWER:
-                    break
-        except HttpError:
-            pieces.append(b" (the answer broke off)")
-        finally:
-            stream.close()
-        retry = next((value for name, value in stream.headers if name.lower() == "retry-after"), "")
-        return stream.status, retry, b"".join(pieces)[:SHOWN].decode("utf-8", "replace").strip()
+        answer = self._client.post(body, url=url, query=query, headers=headers, max_bytes=MAX_ANSWER)
+        return (
+            answer.status,
+            answer.headers.get("retry-after", ""),
+            answer.body[:SHOWN].decode("utf-8", "replace").strip(),
+        )
 
     def _judge(self, status: int, retry: str, text: str, outcome: _Outcome) -> None:
         wait = retry_after(retry, time.time())
