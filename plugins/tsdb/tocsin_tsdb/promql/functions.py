@@ -32,32 +32,39 @@ class FunctionCall:
 
     @property
     def name(self) -> str:
+        """The function's name."""
         return self.node.function.name
 
     def has(self, index: int) -> bool:
+        """Tell whether the optional argument was given."""
         return index < len(self.node.args)
 
     def frame(self, index: int) -> Frame:
+        """Evaluate an instant vector argument."""
         value = self.evaluate(self.ev, self.node.args[index])
         assert isinstance(value, Frame)
         return value
 
     def row(self, index: int) -> Float64Array:
+        """Evaluate a scalar argument; returns [steps]."""
         value = self.evaluate(self.ev, self.node.args[index])
         assert isinstance(value, Row)
         return value.values
 
     def range_vector(self, index: int) -> RangeVector:
+        """Evaluate a range vector argument."""
         value = self.evaluate(self.ev, self.node.args[index])
         assert isinstance(value, RangeVector)
         return value
 
     def text(self, index: int) -> str:
+        """Evaluate a string argument."""
         value = self.evaluate(self.ev, self.node.args[index])
         assert isinstance(value, Text)
         return value.value
 
     def texts(self, start: int) -> list[str]:
+        """Evaluate all string arguments from one on."""
         return [self.text(index) for index in range(start, len(self.node.args))]
 
     def over_time(self, vector: RangeVector, kernel: Kernel) -> Frame:

@@ -43,6 +43,8 @@ class Node:
 
 @dataclass(slots=True)
 class NumberLiteral(Node):
+    """A number; `is_duration` when it was written as one (`5m`), the value is in seconds."""
+
     value: float
     kind: ClassVar[Kind] = "scalar"
     is_duration: bool = False
@@ -50,6 +52,8 @@ class NumberLiteral(Node):
 
 @dataclass(slots=True)
 class StringLiteral(Node):
+    """A quoted text."""
+
     value: str
     kind: ClassVar[Kind] = "string"
 
@@ -68,6 +72,8 @@ class VectorSelector(Node):
 
 @dataclass(slots=True)
 class MatrixSelector(Node):
+    """`selector[range]`; `offset` and `@` stand in the selector."""
+
     selector: VectorSelector
     range_ms: int
     kind: ClassVar[Kind] = "matrix"
@@ -87,16 +93,21 @@ class Subquery(Node):
 
 @dataclass(slots=True)
 class Call(Node):
+    """A function call."""
+
     function: Signature
     args: list[Expr]
 
     @property
     def kind(self) -> Kind:
+        """The type of the value."""
         return self.function.returns
 
 
 @dataclass(slots=True)
 class Aggregate(Node):
+    """`operator by (grouping) (param, expr)`; `grouped` tells whether there was a clause at all."""
+
     operator: str
     expr: Expr
     param: Expr | None
@@ -121,6 +132,8 @@ class Matching:
 
 @dataclass(slots=True)
 class Binary(Node):
+    """`left operator right`; `operator_span` covers the operator and its modifiers."""
+
     operator: str
     left: Expr
     right: Expr
@@ -135,20 +148,26 @@ class Binary(Node):
 
 @dataclass(slots=True)
 class Unary(Node):
+    """A sign before an expression other than a number."""
+
     operator: str
     expr: Expr
 
     @property
     def kind(self) -> Kind:
+        """The type of the value."""
         return self.expr.kind
 
 
 @dataclass(slots=True)
 class Paren(Node):
+    """An expression in parentheses."""
+
     expr: Expr
 
     @property
     def kind(self) -> Kind:
+        """The type of the value."""
         return self.expr.kind
 
 
