@@ -220,7 +220,8 @@ def test_lists_by_activity(make_world) -> None:
         return [user["username"] for user in dat(world.root.get("/api/svc/users", query=query))["list"]]
 
     assert names(hours=1) == ["root"]
-    assert names(hours=3) == ["ann", "root"]
+    assert names(hours=3) == names(hours=1 << 62) == ["ann", "root"]
+    assert names(hours=-(1 << 62)) == []
     assert names(stime=1_700_000_100) == ["root"]
     assert names(stime=1, etime=1_700_000_100) == ["ann"]
     assert names(etime=1_700_000_100) == ["ann", "root"]

@@ -134,7 +134,8 @@ def _user_filter(ctx: Context) -> UserFilter:
     now = int(ctx.core.clock())
     start, end, hours = ctx.query_int("stime", 0), ctx.query_int("etime", 0), ctx.query_int("hours", 0)
     if hours:
-        start, end = max(now - hours * 3600, 1), now + DAY
+        end = now + DAY
+        start = min(max(now - hours * 3600, 1), end)
     elif start and not end:
         end = now + DAY
     names, phones, emails = (

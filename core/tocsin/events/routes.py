@@ -186,7 +186,8 @@ def event_filter(ctx: Context, *, ids: tuple[int, ...] = (), severities: tuple[i
     now = int(ctx.core.clock())
     start, end, hours = ctx.query_int("stime", 0), ctx.query_int("etime", 0), ctx.query_int("hours", 0)
     if hours:
-        start, end = now - 3600 * hours, now + FUTURE
+        end = now + FUTURE
+        start = min(max(now - 3600 * hours, 0), end)
     elif start and not end:
         end = now + FUTURE
     group, groups = ctx.query_int("bgid", 0), visible_groups(ctx)
