@@ -13,9 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tocsin_tsdb.promql.interface import Matcher
+from tocsin_tsdb.storage.memtable import Memtable
 from tocsin_tsdb.storage.options import DAY, HOUR, MINUTE
 from tocsin_tsdb.storage.planner import Span, next_merge, spans_of, widths
 
@@ -442,8 +444,11 @@ class Described:
 
 def test_planner_merges_finished_spans_and_many_small_parts() -> None:
     assert widths(2, 54) == [2, 6, 18, 54]
-    assert [span.start for span in spans_of(3, 9, 2, 54)] == [2, 4, 6, 8]
-    assert len(spans_of(0, 10_000, 2, 54)) <= 10_000 // 54 + 1
+    memtable = Memtable(tail_room=4)
+    times = np.array([-1, 3, 9, 100, 101])
+    memtable.append(np.zeros(5, np.int32), times, np.zeros(5))
+    assert [span.start for span in spans_of(memtable, 2, 54)] == [-2, 2, 8, 100]
+    assert spans_of(memtable, 2, 54, most=2) == [Span(-54, 0), Span(0, 54), Span(54, 108)]
     two, three = [Described(0, 2), Described(0, 2)], [Described(2, 4) for _ in range(3)]
     assert next_merge(two, 2, 54, newest=1) is None
     assert next_merge(two, 2, 54, newest=2) == (Span(0, 2), two)

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from tocsin_tsdb.api.params import UNBOUNDED, parse_time
 from tocsin_tsdb.promql.interface import METRIC_NAME, Labels, PromQLError
-from tocsin_tsdb.promql.labeltext import series_text
+from tocsin_tsdb.promql.labeltext import is_plain_metric, label_name
 from tocsin_tsdb.promql.numbers import format_json
 from tocsin_tsdb.promql.parser import parse_matchers
 from tocsin_tsdb.promql.render import time_token
@@ -150,10 +150,25 @@ def _series(store: Store, sids: wire.Int32Array, start: int, end: int) -> Rows:
 
 def _write_openmetrics(out: IO[bytes], rows: Rows) -> None:
     for labels, times, values in rows:
-        name = series_text(labels).encode()
+        name = _openmetrics_name(labels)
         for time, value in zip(times.tolist(), values.tolist(), strict=True):
             out.write(b"%b %b %b\n" % (name, format_json(value).encode(), time_token(time)))
     out.write(b"# EOF\n")
+
+
+def _openmetrics_name(labels: Labels) -> bytes:
+    """Return a series' name as OpenMetrics wants it: no blanks; names beyond ASCII letters in quotes."""
+    metric = dict(labels).get(METRIC_NAME, "")
+    plain = is_plain_metric(metric)
+    pairs = [f"{label_name(name)}={_quoted(value)}" for name, value in labels if name != METRIC_NAME]
+    if not plain and metric:
+        pairs.insert(0, _quoted(metric))
+    return f"{metric if plain else ''}{{{','.join(pairs)}}}".encode() if pairs else metric.encode()
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
 
 
 def _write_dump(out: IO[bytes], rows: Rows) -> None:

@@ -51,7 +51,7 @@ class Importer:
             return
         built = [
             store.builder.build(Plan([memtable], span.start, span.end, 1, []))
-            for span in spans_of(memtable.min_time, memtable.max_time, options.block_range, options.largest_block)
+            for span in spans_of(memtable, options.block_range, options.largest_block)
         ]
         new = [each for each in built if each is not None]
         store.blocks.replace([], new)

@@ -19,6 +19,8 @@ from tocsin_tsdb.storage import wire
 from tocsin_tsdb.storage.wire import Int32Array, Labels
 
 ALIAS_ROOM = 100_000
+LABELS_ROOM = 1 << 17
+"""Series whose decoded labels are kept; the labels themselves are shared, so one costs little more than a tuple."""
 INVALID = -1
 
 
@@ -41,6 +43,7 @@ class SeriesIndex:
         self._postings: dict[str, dict[str, array[int]]] = {}
         self._sorted_values: dict[str, list[str]] = {}
         self._aliases: set[bytes] = set()
+        self._labels: dict[int, Labels] = {}
         self._retired: deque[tuple[float, int]] = deque()
 
     def __len__(self) -> int:
@@ -60,9 +63,16 @@ class SeriesIndex:
 
     def labels(self, sids: Sequence[int]) -> list[Labels]:
         """Return the labels of series, sorted by name; no labels for a series that was removed."""
-        keys = self._keys
-        out: list[Labels] = wire.labels_of([keys[sid] or b"" for sid in sids], self._texts)
-        return out
+        known = self._labels
+        missing = [sid for sid in sids if sid not in known]
+        if missing:
+            if len(known) + len(missing) > LABELS_ROOM:
+                known = self._labels = {}
+                missing = list(sids)
+            keys = self._keys
+            found: list[Labels] = wire.labels_of([keys[sid] or b"" for sid in missing], self._texts)
+            known.update(zip(missing, found, strict=True))
+        return [known[sid] for sid in sids]
 
     def register(self, keys: Iterable[bytes]) -> list[int]:
         """Return the id of each series, creating what is new; `INVALID` where the labels are empty, double or not text."""
@@ -139,6 +149,7 @@ class SeriesIndex:
     def remove(self, sids: Iterable[int]) -> None:
         """Forget series that no sample refers to any more."""
         with self._lock:
+            self._labels = {}
             gone = {sid for sid in sids if self._keys[sid] is not None}
             if not gone:
                 return

@@ -100,13 +100,13 @@ class Maintenance:
 
     def _flush_generation(self, generation: Generation) -> None:
         store, options, memtable = self._store, self._store.options, generation.memtable
-        oldest = max(memtable.min_time, store.head.max_time - options.retention)
-        if oldest <= memtable.max_time:
-            built = [
-                self._build(Plan([memtable], span.start, span.end, 1, []))
-                for span in spans_of(oldest, memtable.max_time, options.block_range, options.largest_block)
-            ]
-            store.blocks.replace([], [each for each in built if each is not None])
+        expired = store.head.max_time - options.retention
+        built = [
+            self._build(Plan([memtable], span.start, span.end, 1, []))
+            for span in spans_of(memtable, options.block_range, options.largest_block)
+            if span.end > expired
+        ]
+        store.blocks.replace([], [each for each in built if each is not None])
         store.head.release(generation)
 
     def _build(self, plan: Plan) -> Built | None:

@@ -161,6 +161,14 @@ class Memtable:
         run = _in_time_order(np.sort(found), times[rows], rows)
         return Piece(np.arange(len(wanted)), np.cumsum(counts) - counts, counts, times[run], state.values[run])
 
+    def spans(self, width: int) -> list[int]:
+        """Return the starts of the aligned spans of a width (ms) that have samples, ascending."""
+        state = self._state
+        found: set[int] = set()
+        for times in [*(run.times for run in state.runs), state.times[: state.filled]]:
+            found.update(np.unique(times // width).tolist())
+        return [start * width for start in sorted(found)]
+
     def weights(self) -> tuple[Int32Array, Int64Array]:
         """Return the ascending ids of the series that have samples here and their numbers of samples."""
         state = self._state

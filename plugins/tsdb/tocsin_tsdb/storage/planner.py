@@ -22,6 +22,12 @@ class HasMeta(Protocol):
     def size(self) -> int: ...
 
 
+class HasSpans(Protocol):
+    """Anything that knows where it has samples, as a memtable does."""
+
+    def spans(self, width: int) -> list[int]: ...
+
+
 B = TypeVar("B", bound=HasMeta)
 
 
@@ -47,13 +53,13 @@ def widths(smallest: int, largest: int) -> list[int]:
     return out
 
 
-def spans_of(oldest: int, newest: int, smallest: int, largest: int, most: int = 64) -> list[Span]:
-    """Split [oldest, newest] into aligned spans, of the smallest width that needs at most `most` of them."""
+def spans_of(memtable: HasSpans, smallest: int, largest: int, most: int = 64) -> list[Span]:
+    """Return the aligned spans that have samples, of the smallest width that needs at most `most` of them (or the largest)."""
     for width in widths(smallest, largest):
-        if (newest - oldest) // width < most:
+        starts = memtable.spans(width)
+        if len(starts) <= most:
             break
-    first = Span.around(oldest, width).start
-    return [Span(start, start + width) for start in range(first, newest + 1, width)]
+    return [Span(start, start + width) for start in starts]
 
 
 def next_merge(blocks: Sequence[B], smallest: int, largest: int, newest: int) -> tuple[Span, list[B]] | None:
