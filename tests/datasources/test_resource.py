@@ -146,6 +146,7 @@ def test_settings_that_can_never_work_are_refused_even_by_force(app: TestApp) ->
         ({"http": {"timeout": "10"}}, "http.timeout: Not a valid integer"),
         ({"http": {"headers": {"X": 5}}}, "http.headers.X.value: Not a valid string"),
         ({"http": {"url": "http://x", "headers": {"X-A": "b\r\nC: d"}}}, "headers: the value of X-A cannot be sent"),
+        ({"http": {"url": "http://x", "tls": {"ca_cert": "no PEM"}}}, "tls.ca_cert: expected certificates in PEM"),
         ({"auth": []}, "auth"),
         ({"weight": 1 << 40}, "weight"),
         ({"id": 99}, "no such datasource id: 99"),
@@ -269,6 +270,21 @@ def test_the_service_api_lists_everything_to_those_who_have_its_password(make_ap
 
 def test_without_the_service_api_its_rows_do_not_exist(app: TestApp) -> None:
     assert app.client.get("/v1/svc/datasources").headers["content-type"].startswith("text/html")
+
+
+def test_clients_of_compatible_services_find_data_and_error(make_app: AppFactory, plugin: Any) -> None:
+    app = make_app(plugins=[plugin], settings={"HTTP": {"PathAliases": {"/api/acme": "/api/svc"}}})
+    plain = app.root.post("/api/svc/datasource/list", {}).json()
+    assert not {"data", "error"} & set(plain)
+    listed = app.root.post("/api/acme/datasource/list", {}).json()
+    assert (listed["dat"], listed["data"], listed["err"], listed["error"]) == ([], [], "", "")
+    deleted = app.root.delete("/api/acme/datasource", []).json()
+    assert (deleted["data"], deleted["error"]) == ({}, "")
+    failed = app.root.post("/api/acme/datasource/desc", {"id": 5})
+    assert failed.status == 404
+    assert failed.json()["err"] == "no such datasource id: 5"
+    assert failed.json()["error"] == {"message": "no such datasource id: 5"}
+    assert app.root.get("/api/acme/datasource/brief").json().keys() == {"dat", "err", "request_id"}
 
 
 def test_a_change_is_seen_by_other_processes_at_their_next_request(

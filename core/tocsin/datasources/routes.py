@@ -39,12 +39,22 @@ def page_rows(core: Core) -> Iterable[Route]:
     """Return the rows of the page API; some need no login when the installation says so."""
     query = ANONYMOUS if core.settings[AnonymousAccess].prom_querier else LOGIN
     listing = Body(schemas.ListSchema, optional=True)
-    yield page.post("/datasource/list", list_all, LOGIN, body=listing)
-    yield page.post("/datasource/plugin/list", list_types, LOGIN)
-    yield page.post("/datasource/upsert", upsert, ADMIN, body=Body(schemas.UpsertSchema, name="models.Datasource"))
-    yield page.post("/datasource/desc", describe, ADMIN, body=Body(schemas.DescSchema))
-    yield page.post("/datasource/status/update", set_status, ADMIN, body=Body(schemas.StatusSchema))
-    yield page.delete("/datasource/", delete, ADMIN, body=Body(None, many=True, name="int64", item=int))
+    yield page.post("/datasource/list", list_all, LOGIN, data_and_error=True, body=listing)
+    yield page.post("/datasource/plugin/list", list_types, LOGIN, data_and_error=True)
+    yield page.post(
+        "/datasource/upsert",
+        upsert,
+        ADMIN,
+        data_and_error=True,
+        body=Body(schemas.UpsertSchema, name="models.Datasource"),
+    )
+    yield page.post("/datasource/desc", describe, ADMIN, data_and_error=True, body=Body(schemas.DescSchema))
+    yield page.post(
+        "/datasource/status/update", set_status, ADMIN, data_and_error=True, body=Body(schemas.StatusSchema)
+    )
+    yield page.delete(
+        "/datasource/", delete, ADMIN, data_and_error=True, body=Body(None, many=True, name="int64", item=int)
+    )
     yield page.get("/datasource/brief", list_brief, query)
     yield page.post("/datasource/query", select, query, body=Body(schemas.SelectSchema))
     yield page.delete("/datasource/series", delete_series, ADMIN, body=Body(schemas.DeleteSeriesSchema))

@@ -36,6 +36,8 @@ def answer(context: Context, response: falcon.Response, result: Any) -> None:
     body: dict[str, Any] = {**context.beside, "err": "", "request_id": context.request_id}
     if result is not None:
         body = {"dat": result, **body}
+    if _twofold(context):
+        body |= {"data": {} if result is None else result, "error": ""}
     _bytes(context, response, orjson.dumps(body, default=_plain, option=_OPTIONS))
 
 
@@ -52,12 +54,20 @@ def failure(context: Context, response: falcon.Response, error: ApiError) -> Non
         response.set_header(name, value)
     enveloped = context.route.surface is not Surface.ROOT and (not context.aliased or error.status == 200)
     if enveloped and "WWW-Authenticate" not in error.headers:
-        body = {"err": message, "request_id": context.request_id}
+        body: dict[str, Any] = {"err": message, "request_id": context.request_id}
         _bytes(context, response, orjson.dumps(body))
         return
     response.status = error.status
+    if _twofold(context):
+        body = {"err": message, "request_id": context.request_id, "error": {"message": message}}
+        _bytes(context, response, orjson.dumps(body))
+        return
     response.content_type = TEXT
     response.data = message.encode()
+
+
+def _twofold(context: Context) -> bool:
+    return context.aliased and context.route.data_and_error
 
 
 def crash(context: Context, response: falcon.Response) -> None:

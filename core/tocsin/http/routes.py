@@ -51,8 +51,10 @@ class Route:
     """One row of the table.
 
     ``path`` is written like ``/busi-group/:id`` relative to the surface's prefix; ``/*rest`` at the end takes the
-    remainder.  ``handler`` gets a :class:`~tocsin.http.context.Context` and returns a JSON value, ``None`` or a
+    remainder, which may be empty.  ``handler`` gets a :class:`~tocsin.http.context.Context` and returns a JSON value, ``None`` or a
     :class:`~tocsin.http.context.Raw`.  ``max_body`` overrides the general limit in bytes.
+    ``data_and_error`` adds these two members to answers through a path alias, where clients of compatible services look
+    for them.
     """
 
     method: str
@@ -62,6 +64,7 @@ class Route:
     surface: Surface = Surface.PAGE
     body: Body | None = None
     max_body: int | None = None
+    data_and_error: bool = False
     feature: str = ""
     metric: str = "svc_center_http_request_duration_seconds"
 

@@ -72,6 +72,8 @@ class DatasourceConfig:
                 ),
                 denied=self.denied_networks,
             )
+            if options.tls.ca or options.tls.cert:
+                options.tls.context()  # says now what is wrong with the texts
         except ValueError as error:
             raise DatasourceError(str(error), refused=True) from None
         return HttpClient(options)
