@@ -241,11 +241,10 @@ def world(make_app: AppFactory, plugin: StorePlugin, clock: Clock) -> World:
 
 
 @pytest.fixture
-def world_on(make_app: AppFactory, plugin: StorePlugin, clock: Clock) -> Callable[[Any], World]:
-    """Return a factory of worlds with one datasource on a given database."""
+def world_with(make_app: AppFactory, plugin: StorePlugin, clock: Clock) -> Callable[..., World]:
+    """Return a factory of worlds with one datasource and the given settings sections."""
 
-    def make(database: Any) -> World:
-        settings = {"DB": {"DBType": database.kind, "DSN": database.dsn}}
+    def make(**settings: Any) -> World:
         world = World(make_app(plugins=[plugin], clock=clock, settings=settings), plugin.type, clock)
         world.datasource()
         world.heartbeat()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 from tocsin.events.journal import Change, EventJournal
 from tocsin.plugin.testkit._app import dat
@@ -154,8 +155,8 @@ def test_one_event_that_cannot_be_stored_stops_no_other(payments, monkeypatch) -
     assert payments.metric("svc_alert_rule_eval_error_total", **labels) == 4
 
 
-def test_labels_of_any_kind_become_events_on_every_database(world_on, database) -> None:
-    world = world_on(database)
+def test_labels_of_any_kind_become_events_on_every_database(world_with, database) -> None:
+    world = world_with(DB={"DBType": database.kind, "DSN": database.dsn})
     values = ["\0", "\ud800", "x" * 100_000, "é\u2028\U0001f600", "' OR 1=1 --", "\\", "%"]
     world.rule(name="of {{$labels.a}}", prom_for_duration=15, recover_duration=15)
     for value in (*values, "other"):
@@ -334,6 +335,73 @@ def test_a_failing_datasource_is_counted_and_logged_once(payments, caplog) -> No
     assert payments.metric("svc_alert_rule_eval_error_total", **labels) == 10
     assert payments.metric("svc_alert_eval_query_series_count", rule_id="1", datasource_id="1", ref="0") == -1
     assert len([record for record in caplog.records if "does not answer" in record.message]) == 1
+
+
+def test_what_keeps_a_rule_from_being_evaluated_is_shown_on_it(payments) -> None:
+    rule = payments.rule()
+    payments.advance(15)
+
+    def shown() -> list[dict[str, Any]]:
+        return list(dat(payments.app.root.get(f"/api/svc/alert-rule/{rule}"))["eval_errors"])
+
+    assert shown() == []
+    payments.store().failure = "connection refused"
+    payments.advance(15)
+    since = int(payments.clock.now)
+    payments.advance(60)
+    expected = [{"datasource_id": 1, "since": since, "error": "connection refused"}]
+    assert shown() == expected
+    payments.restart()
+    payments.advance(15)
+    assert shown() == expected
+    payments.store().failure = ""
+    payments.advance(15)
+    assert shown() == []
+
+
+def test_a_rule_that_cannot_be_evaluated_for_long_is_an_event(world_with) -> None:
+    world = world_with(Alert={"UnknownAfter": 60})
+    world.rule(prom_for_duration=30)
+    world.store().put(95, __name__="cpu")
+    world.advance(30)
+    (alert,) = world.handed_over()
+    world.store().failure = "connection refused"
+    world.advance(60)
+    assert world.handed_over() == []
+    world.advance(15)
+    (item,) = world.handed_over()
+    assert item.event["tags_map"]["__name__"] == "evaluation_failed"
+    assert item.event["trigger_values"] == "evaluation failed: connection refused"
+    assert item.event["trigger_value"] == "1.00 min"
+    world.restart()
+    world.advance(3600)
+    assert world.handed_over() == []
+    assert len(world.active()) == 2
+    world.store().failure = ""
+    world.advance(15)
+    (item,) = world.handed_over()
+    assert (item.event["is_recovered"], item.event["tags_map"]["__name__"]) == (True, "evaluation_failed")
+    assert [event["hash"] for event in world.active()] == [alert.event["hash"]]
+
+
+def test_events_of_a_deleted_datasource_end(payments) -> None:
+    payments.rule()
+    payments.store().put(95, __name__="cpu")
+    payments.advance(15)
+    dat(payments.app.root.delete("/api/svc/datasource", [1]))
+    payments.advance(15)
+    assert payments.active() == []
+    assert payments.history()[0]["annotations"]["close_reason"] == "datasource deleted"
+
+
+def test_events_of_a_disabled_datasource_stay(payments) -> None:
+    payments.rule()
+    payments.store().put(95, __name__="cpu")
+    payments.advance(15)
+    dat(payments.app.root.post("/api/svc/datasource/status/update", {"id": 1, "status": "disabled"}))
+    payments.advance(60)
+    assert len(payments.active()) == 1
+    assert len(payments.store().asked) == 1
 
 
 def test_servers_lists_live_engines_only(payments) -> None:

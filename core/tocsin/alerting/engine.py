@@ -21,8 +21,8 @@ from tocsin.alerting.memory import Memory
 from tocsin.alerting.metrics import NO_DATASOURCE, QUERY_FAILED, AlertMetrics
 from tocsin.alerting.points import Point, decode
 from tocsin.alerting.roster import Roster
-from tocsin.alerting.scheduler import Scheduler, Tick
-from tocsin.alerting.state import State, Step, advance
+from tocsin.alerting.scheduler import Key, Scheduler, Tick
+from tocsin.alerting.state import Fault, State, Step, advance, unknown
 from tocsin.alerting.triggers import triggered
 from tocsin.alerting.workers import Job, Round, Worker, plan
 from tocsin.datasources.pool import DatasourcePool
@@ -41,6 +41,15 @@ class Answered:
     job: Job
     points: tuple[Point, ...] = ()
     error: str = ""
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """An evaluation that cannot even begin."""
+
+    round: Round
+    stage: str
+    error: str
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,9 @@ class Engine:
         metrics: AlertMetrics,
         around: Surroundings,
         submit: Submit,
+        *,
         query_timeout: float,
+        unknown_after: int = 0,
     ) -> None:
         self._roster = roster
         self._memory = memory
@@ -72,8 +83,10 @@ class Engine:
         self._around = around
         self._submit = submit
         self._timeout = query_timeout
+        self._unknown_after = unknown_after
+        self._faults: dict[Key, Fault | None] = {}
         self._scheduler = Scheduler()
-        self._done: queue.SimpleQueue[Answered | Stepped] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Answered | Stepped | Impossible] = queue.SimpleQueue()
         self._failing: set[str] = set()
         self._versions: object = None
 
@@ -86,6 +99,8 @@ class Engine:
         if self._roster.refresh():
             wanted = {key: worker.rule.schedule for key, worker in self._roster.workers.items()}
             self._scheduler.replace(wanted, now)
+            self._faults.update((worker.key, None) for worker in self._roster.gone if worker.failing)
+            self._roster.gone.clear()
         self._versions = versions
 
     def step(self, now: float) -> None:
@@ -109,9 +124,14 @@ class Engine:
         for result in results:
             if isinstance(result, Stepped):
                 self._take_step(result, steps)
+            elif isinstance(result, Impossible):
+                self._cannot_ask(result.round, result.stage, result.error, steps)
             else:
                 self._take_answer(result, steps)
         self._record(steps)
+        if self._faults:
+            self._memory.save_faults(self._faults)
+            self._faults = {}
 
     def wait_time(self, now: float, longest: float) -> float:
         """Return the seconds until something is due, at most ``longest``."""
@@ -132,7 +152,8 @@ class Engine:
             current = Round(worker, worker.rule, at, interval, started, len(worker.questions))
             current.answers = [()] * len(worker.questions)
             if worker.fault:
-                self._fail(current, "get_client", worker.fault, NO_DATASOURCE)
+                self._show_series(worker, NO_DATASOURCE)
+                self._done.put(Impossible(current, "get_client", worker.fault))
             elif not worker.questions:
                 self._fail(current, "check_query_config", "the rule has no query")
             else:
@@ -145,10 +166,11 @@ class Engine:
     def _restore(self, workers: Sequence[Worker], at: int) -> None:
         keys = [worker.key for worker in workers if worker.state is None]
         if keys:
-            states = self._memory.load(keys, at)
+            states, faults = self._memory.load(keys, at), self._memory.faults(keys)
             for worker in workers:
                 if worker.state is None:
                     worker.state = states[worker.key]
+                    worker.failing = faults.get(worker.key)
 
     def _ask(self, job: Job) -> Answered:
         """Run one query; called outside the engine's thread."""
@@ -192,12 +214,27 @@ class Engine:
         if current.obsolete:
             self._abandon(current)
         elif current.error:
-            # A datasource that cannot be asked says nothing: nothing fires and nothing recovers.
-            self._fail(current, "query_data", current.error)
+            self._cannot_ask(current, "query_data", current.error, steps)
         elif worker.rule.asks_while_rendering:
             self._submit(worker.source.id, lambda: self._done.put(self._step_apart(current)))
         else:
             self._take_step(self._step_apart(current), steps)
+
+    def _cannot_ask(self, current: Round, stage: str, error: str, steps: list[tuple[Round, Step]]) -> None:
+        """Take note of a datasource that says nothing: nothing fires and nothing recovers."""
+        worker = current.worker
+        if worker.failing is None:
+            worker.failing = self._faults[worker.key] = Fault(current.at, error)
+        lasting = current.at - worker.failing.since
+        if self._unknown_after and lasting >= self._unknown_after and worker.state and not current.obsolete:
+            builder = self._builder(current)
+            rule, source, state = current.rule, worker.source.id, worker.state
+            step = unknown(rule, source, current.interval, state, worker.failing, current.at, builder)
+            if step.writes:
+                self._count_error(current, stage, error)
+                steps.append((current, step))
+                return
+        self._fail(current, stage, error)
 
     def _step_apart(self, current: Round) -> Stepped:
         try:
@@ -213,10 +250,13 @@ class Engine:
             found = conditions(current.rule, current.answers)
         else:
             found = triggered(current.rule, current.answers, state.seen, current.at)
-        builder = EventBuilder(
-            current.rule, worker.source.id, worker.source.name, current.interval, current.at, self._around
+        return advance(
+            current.rule, worker.source.id, current.interval, state, found, current.at, self._builder(current)
         )
-        return advance(current.rule, worker.source.id, current.interval, state, found, current.at, builder)
+
+    def _builder(self, current: Round) -> EventBuilder:
+        source = current.worker.source
+        return EventBuilder(current.rule, source.id, source.name, current.interval, current.at, self._around)
 
     def _take_step(self, result: Stepped, steps: list[tuple[Round, Step]]) -> None:
         if result.step is None:
@@ -224,6 +264,9 @@ class Engine:
         elif result.round.obsolete:
             self._abandon(result.round)
         else:
+            worker = result.round.worker
+            if worker.failing is not None:
+                worker.failing = self._faults[worker.key] = None
             steps.append((result.round, result.step))
 
     def _record(self, steps: Sequence[tuple[Round, Step]]) -> None:
@@ -277,17 +320,21 @@ class Engine:
         event = change.event
         self._metrics.alerts.labels(event["cluster"], change.kind.value, event["group_name"]).inc()
 
-    def _fail(self, current: Round, stage: str, error: str, series: int | None = None) -> None:
+    def _fail(self, current: Round, stage: str, error: str) -> None:
+        self._count_error(current, stage, error)
+        self._end(current)
+
+    def _count_error(self, current: Round, stage: str, error: str) -> None:
         worker = current.worker
         rule = worker.rule.rule
         group = self._around.group_names.held.get(rule["group_id"], "")
         self._metrics.errors.labels(str(worker.source.id), stage, group, str(rule["id"])).inc()
         if error:
             log.debug("alert_eval_%d datasource_%d: %s: %s", rule["id"], worker.source.id, stage, error)
-        if series is not None and worker.gauges is not None:
-            for gauge in worker.gauges.series:
-                gauge.set(series)
-        self._end(current)
+
+    def _show_series(self, worker: Worker, count: int) -> None:
+        for gauge in worker.gauges.series if worker.gauges is not None else ():
+            gauge.set(count)
 
     def _end(self, current: Round) -> None:
         worker = current.worker

@@ -14,7 +14,7 @@ from tocsin.alerting.engine import Engine, Submit, asker
 from tocsin.alerting.membership import Membership, instance_name
 from tocsin.alerting.memory import Memory
 from tocsin.alerting.metrics import AlertMetrics
-from tocsin.alerting.models import AlertRule, EngineBeat, PendingAlert
+from tocsin.alerting.models import AlertRule, EngineBeat, PendingAlert, RuleFault
 from tocsin.alerting.roster import Roster
 from tocsin.alerting.rules import AlertRules
 from tocsin.alerting.runner import EngineRunner, Lanes
@@ -65,7 +65,16 @@ def make_engine(core: Core, roster: Roster, metrics: AlertMetrics, submit: Submi
         asker(pool, settings.query_timeout),
     )
     memory = Memory(core.db, core.get(EventJournal))
-    return Engine(roster, memory, pool, metrics, around, submit, settings.query_timeout)
+    return Engine(
+        roster,
+        memory,
+        pool,
+        metrics,
+        around,
+        submit,
+        query_timeout=settings.query_timeout,
+        unknown_after=settings.unknown_after,
+    )
 
 
 def hosts_groups(core: Core) -> Callable[[str], Sequence[int]]:
@@ -80,8 +89,8 @@ class Alerting(Feature):
 
     name = "alerting"
     settings = (AlertSettings,)
-    tables = (AlertRule, PendingAlert, EngineBeat)
-    migrations = (create(AlertRule, PendingAlert, EngineBeat),)
+    tables = (AlertRule, PendingAlert, RuleFault, EngineBeat)
+    migrations = (create(AlertRule, PendingAlert, RuleFault, EngineBeat),)
 
     def setup(self, core: Core) -> None:
         """Offer the rule resource, and keep business groups that own rules from being deleted."""

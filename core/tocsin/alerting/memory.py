@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from tocsin.alerting.models import PendingAlert
+from tocsin.alerting.models import PendingAlert, RuleFault
 from tocsin.alerting.scheduler import Key
-from tocsin.alerting.state import Firing, State, Step
+from tocsin.alerting.state import Fault, Firing, State, Step
 from tocsin.events.journal import CHUNK, Change, EventJournal, active_events, chunks
 from tocsin.store.database import Database
 
+FAULT_TEXT = 1000
+"""Characters kept of what a datasource said."""
 SINGLY = 20
 """Up to so many states are read one by one, more in one sweep."""
+
+
+def faults_of(rule_ids: Collection[int]) -> dict[int, list[dict[str, Any]]]:
+    """Return what keeps rules from being evaluated, as their answers show it, by rule."""
+    wanted, found = set(rule_ids), defaultdict(list)
+    for row in RuleFault.select().order_by(RuleFault.since):
+        if row.rule_id in wanted:
+            shown = {"datasource_id": row.datasource_id, "since": row.since, "error": row.error}
+            found[row.rule_id].append(shown)
+    return found
 
 
 class Memory:
@@ -56,6 +68,25 @@ class Memory:
             self._journal.mark_anomaly_times(times)
         self._journal.announce(changes)
         return stale
+
+    def faults(self, keys: Collection[Key]) -> dict[Key, Fault]:
+        """Return what kept the keys from being evaluated when the engine last knew."""
+        wanted = set(keys)
+        rows = {(row.rule_id, row.datasource_id): Fault(row.since, row.error) for row in RuleFault.select()}
+        return {key: fault for key, fault in rows.items() if key in wanted}
+
+    def save_faults(self, changed: Mapping[Key, Fault | None]) -> None:
+        """Write which keys cannot be evaluated and which can again."""
+        with self._database.atomic():
+            for rule, source in changed:
+                RuleFault.delete().where((RuleFault.rule_id == rule) & (RuleFault.datasource_id == source)).execute()
+            rows = [
+                {"rule_id": rule, "datasource_id": source, "since": fault.since, "error": fault.error[:FAULT_TEXT]}
+                for (rule, source), fault in changed.items()
+                if fault is not None
+            ]
+            for part in chunks(rows, CHUNK):
+                RuleFault.insert_many(list(part)).execute()
 
     def _events(self, keys: Collection[Key]) -> Iterable[Any]:
         if len(keys) > SINGLY:

@@ -39,6 +39,19 @@ class PendingAlert(Table):
         indexes = ((("hash",), True), (("rule_id", "datasource_id"), False))
 
 
+class RuleFault(Table):
+    """A rule that cannot be evaluated on a datasource, since when, and what was said the first time."""
+
+    rule_id = peewee.IntegerField()
+    datasource_id = peewee.IntegerField()
+    since = peewee.BigIntegerField()
+    error = peewee.TextField()
+
+    class Meta:
+        table_name = "alert_rule_fault"
+        indexes = ((("rule_id", "datasource_id"), True),)
+
+
 class EngineBeat(Table):
     """The heartbeat of an engine for one of its datasources (or :data:`~tocsin.alerting.membership.HOST_RULES`)."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from tocsin.alerting.compiled import CompiledRule, compile_rule
@@ -46,6 +46,8 @@ class Roster:
         self._snapshot = snapshots.make("alert_rules", (RULES,), self._load)
         self._seen: tuple[Any, ...] = ()
         self.workers: dict[Key, Worker] = {}
+        self.gone: list[Worker] = []
+        """Workers that were dropped; whoever takes notice empties it."""
 
     def versions(self) -> object:
         """Return something that is equal as long as nothing that matters here has changed; one small query."""
@@ -59,15 +61,31 @@ class Roster:
         now = (rules, records, self._membership.version)
         if self._seen and rules is self._seen[0] and records is self._seen[1] and now[2] == self._seen[2]:
             return False
-        if not self._seen or rules is not self._seen[0]:
-            self._announce(self._rules.close_orphans())
+        selected = {
+            rule.id: self._catalog.select(rule.type, rule.rule["datasource_queries"] or ()) for rule in rules.values()
+        }
+        self._close(rules, records, selected)
         self._seen = now
-        wanted = self._wanted(rules, records)
+        wanted = self._wanted(rules, records, selected)
         for key in [key for key in self.workers if key not in wanted]:
             self._drop(self.workers.pop(key))
         for key, (rule, source) in wanted.items():
             self._keep(key, rule, source)
         return True
+
+    def _close(
+        self,
+        rules: Mapping[int, CompiledRule],
+        records: Mapping[int, DatasourceRecord],
+        selected: Mapping[int, Sequence[DatasourceRecord]],
+    ) -> None:
+        """End the events that nobody will evaluate again."""
+        closed = self._rules.close_orphans()
+        # A rule that cannot be compiled keeps its events: unknown is not healthy.
+        closed += self._rules.close_unselected(
+            lambda rule: {record.id for record in selected[rule]} if rule in rules else records.keys(), records.keys()
+        )
+        self._announce(closed)
 
     def bound(self) -> list[int]:
         """Return the ids of the datasources that this engine's cluster evaluates."""
@@ -94,12 +112,15 @@ class Roster:
             return None
 
     def _wanted(
-        self, rules: Mapping[int, CompiledRule], records: Mapping[int, DatasourceRecord]
+        self,
+        rules: Mapping[int, CompiledRule],
+        records: Mapping[int, DatasourceRecord],
+        selected: Mapping[int, Sequence[DatasourceRecord]],
     ) -> dict[Key, tuple[CompiledRule, DatasourceRecord]]:
         serving = {number for number, record in records.items() if record.enabled and self._serves(record)}
         found = {}
         for rule in rules.values():
-            for record in self._catalog.select(rule.type, rule.rule["datasource_queries"] or ()):
+            for record in selected[rule.id]:
                 if record.id in serving and self._membership.owns(rule.id, record.id):
                     found[rule.id, record.id] = (rule, record)
         return found
@@ -127,5 +148,6 @@ class Roster:
 
     def _drop(self, worker: Worker) -> None:
         worker.dropped = True
+        self.gone.append(worker)
         refs = tuple(query.ref for query in worker.rule.queries)
         self._metrics.forget(*worker.key, refs)

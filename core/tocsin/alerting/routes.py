@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tocsin.access.directory import Directory
@@ -10,6 +10,7 @@ from tocsin.alerting import clone, edits, prom_import, relabel
 from tocsin.alerting.checks import rule_type
 from tocsin.alerting.form import Rule, shown
 from tocsin.alerting.membership import alive
+from tocsin.alerting.memory import faults_of
 from tocsin.alerting.rules import AlertRules
 from tocsin.alerting.schemas import (
     AlertRuleSchema,
@@ -78,14 +79,14 @@ def list_of_groups(ctx: Context) -> Any:
     start = ctx.query_int("stime", 0)
     counts = active_per_rule([rule["id"] for rule in found], start if 0 < start < end else end - MONTH, end)
     return [
-        {**_listed(ctx, rule), **_datasource_ids(ctx, rule), "cur_event_count": counts.get(rule["id"], 0)}
-        for rule in found
+        {**rule, **_datasource_ids(ctx, rule), "cur_event_count": counts.get(rule["id"], 0)}
+        for rule in _listed(ctx, found)
     ]
 
 
 def list_of_group(ctx: Context) -> Any:
     """Rules of one group."""
-    return [_listed(ctx, rule) for rule in ctx.core.get(AlertRules).in_groups([ctx.param_int("id")])]
+    return _listed(ctx, ctx.core.get(AlertRules).in_groups([ctx.param_int("id")]))
 
 
 def add(ctx: Context) -> Any:
@@ -157,7 +158,7 @@ def replace(ctx: Context) -> None:
 def get(ctx: Context) -> Any:
     """One rule with the datasources that it selects."""
     rule = _readable(ctx)
-    return {**_listed(ctx, rule), **_datasource_ids(ctx, rule)}
+    return {**_listed(ctx, [rule])[0], **_datasource_ids(ctx, rule)}
 
 
 def get_pure(ctx: Context) -> Any:
@@ -232,11 +233,23 @@ def _readable(ctx: Context) -> Rule:
     return rule
 
 
-def _listed(ctx: Context, rule: Rule) -> Rule:
-    directory = ctx.core.get(Directory)
-    teams = [int(team) for team in rule["notify_groups"] if team.isdigit()]
-    objects = team_objects(directory, teams) if teams else []
-    return {**shown(rule), "notify_groups_obj": objects, "update_by_nickname": directory.nickname(rule["update_by"])}
+def _listed(ctx: Context, rules: Sequence[Rule]) -> list[Rule]:
+    """Return rules as lists show them, with what keeps them from being evaluated (``eval_errors``)."""
+    directory, faults = ctx.core.get(Directory), faults_of([rule["id"] for rule in rules])
+    users = directory.state().users_by_name
+    listed = []
+    for rule in rules:
+        teams = [int(team) for team in rule["notify_groups"] if team.isdigit()]
+        author = users.get(rule["update_by"])
+        listed.append(
+            {
+                **shown(rule),
+                "notify_groups_obj": team_objects(directory, teams) if teams else [],
+                "update_by_nickname": author.nickname if author else "",
+                "eval_errors": faults.get(rule["id"], []),
+            }
+        )
+    return listed
 
 
 def _datasource_ids(ctx: Context, rule: Rule) -> dict[str, list[int]]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import peewee
 
 from tocsin.alerting.checks import Types, check_rule, normalised
 from tocsin.alerting.form import COLUMNS, Rule, body_of, dicts, rule_of
-from tocsin.alerting.models import AlertRule, PendingAlert
+from tocsin.alerting.models import AlertRule, PendingAlert, RuleFault
 from tocsin.alerting.windows import check_windows
-from tocsin.events.journal import Change, EventJournal, active_events, firing_rules
+from tocsin.events.journal import Change, EventJournal, active_events, firing_pairs, firing_rules
 from tocsin.plugin import ApiError, conflict, invalid, not_found
 from tocsin.store.database import Database
 from tocsin.store.snapshots import Snapshots
@@ -21,6 +21,7 @@ RULES = "alert_rules"
 EVERYWHERE = [{"match_type": 2, "op": "in", "values": [0]}]
 """The selector of all datasources of a category."""
 DISABLED, DELETED = "rule disabled", "rule deleted"
+UNSELECTED, SOURCE_DELETED = "datasource no longer selected", "datasource deleted"
 
 Outcome = dict[str, str]
 """Per item of a bulk request: its name and an error text, empty for success."""
@@ -117,6 +118,20 @@ class AlertRules:
             events = [event for event, _ in active_events(rule_id)]
             closed += self._journal.close(events, reason, int(self._clock()))
             PendingAlert.delete().where(PendingAlert.rule_id == rule_id).execute()
+            RuleFault.delete().where(RuleFault.rule_id == rule_id).execute()
+        return closed
+
+    def close_unselected(self, selected: Callable[[int], Collection[int]], known: Collection[int]) -> list[Change]:
+        """End active events of datasources that their rule does not select any more, or that are deleted.
+
+        ``selected`` gives the datasources of an enabled rule, ``known`` are the ids of all datasources.
+        """
+        closed: list[Change] = []
+        now = int(self._clock())
+        for rule_id, source in firing_pairs():
+            if source not in selected(rule_id):
+                reason = UNSELECTED if source in known else SOURCE_DELETED
+                closed += self._journal.close([event for event, _ in active_events(rule_id, source)], reason, now)
         return closed
 
     def close_orphans(self) -> list[Change]:

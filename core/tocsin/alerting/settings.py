@@ -21,4 +21,8 @@ class AlertSettings:
     engine_delay: int = key("EngineDelay", 30, "seconds after start before the first evaluation", check=at_least(0))
     query_concurrency: int = key("QueryConcurrency", 4, "queries at once to one datasource", check=at_least(1))
     query_timeout: float = key("QueryTimeout", 30.0, "seconds a query of a rule may take", check=at_least(0.1))
+    unknown_after: int = key(
+        "UnknownAfter", 0, "seconds a rule cannot be evaluated before that is an event of its own; 0 for never",
+        check=at_least(0),
+    )  # fmt: skip
     heartbeat: HeartbeatSettings = key("Heartbeat", HeartbeatSettings, "")

@@ -12,10 +12,14 @@ from typing import Protocol
 
 from tocsin.alerting.compiled import CompiledRule
 from tocsin.alerting.evaluation import ANY, Evaluation, Finding
-from tocsin.alerting.labels import identity
+from tocsin.alerting.labels import METRIC_NAME, identity
 from tocsin.alerting.points import Point
 from tocsin.events.form import Event
 from tocsin.events.journal import Change, Kind
+
+UNKNOWN = "evaluation_failed"
+"""Metric name and query of the event that says that a rule cannot be evaluated."""
+UNKNOWN_SEVERITY = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,14 @@ class Firing:
 
     event: Event
     last_anomaly: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a rule cannot be evaluated, and since when."""
+
+    since: int
+    error: str
 
 
 @dataclass(frozen=True)
@@ -94,6 +106,24 @@ def advance(
     return work.step(found.seen)
 
 
+def unknown(
+    rule: CompiledRule, datasource_id: int, interval: int, state: State, fault: Fault, at: int, builder: Builder
+) -> Step:
+    """Return the step of an evaluation that was impossible for so long that this is worth an event.
+
+    Nothing else changes: what is pending goes on, what fires stays.  The event itself recovers like any other: the first
+    evaluation that succeeds does not find it.
+    """
+    work = _Work(rule, datasource_id, interval, state, at, builder)
+    work.pending = dict(state.pending)
+    point = Point({METRIC_NAME: UNKNOWN}, UNKNOWN, float(at - fault.since), at)
+    finding = Finding(point, UNKNOWN_SEVERITY, UNKNOWN, unit="s", values=f"evaluation failed: {fault.error}")
+    if not builder.suppressed(finding):
+        work.fire(work.key(finding), finding)
+    step = work.step(state.seen)
+    return replace(step, state=replace(step.state, last_eval=state.last_eval))
+
+
 class _Work:
     """One evaluation in progress."""
 
@@ -134,7 +164,7 @@ class _Work:
             worst = min(finding.severity for _, finding in group)
             for key, finding in group:
                 if not self.rule.inhibit or finding.severity == worst:
-                    self._fire(key, finding)
+                    self.fire(key, finding)
 
     def recover_absent(self) -> None:
         """Recover what fires and was not found, unless something keeps it."""
@@ -176,7 +206,8 @@ class _Work:
         last = self.firing[key].last_anomaly or self.before.last_eval
         return bool(last) and self.at - last >= wait
 
-    def _fire(self, key: str, finding: Finding) -> None:
+    def fire(self, key: str, finding: Finding) -> None:
+        """Fire an alert, or repeat it when that is due."""
         known = self.firing.get(key)
         number = 1 if known is None else self._next_number(known.event)
         if not number:

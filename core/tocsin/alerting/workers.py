@@ -10,7 +10,7 @@ from tocsin.alerting.compiled import CompiledRule
 from tocsin.alerting.metrics import AlertMetrics
 from tocsin.alerting.points import Point
 from tocsin.alerting.scheduler import Key
-from tocsin.alerting.state import State
+from tocsin.alerting.state import Fault, State
 from tocsin.datasources.records import DatasourceRecord
 
 Question = tuple[int, str]
@@ -31,6 +31,7 @@ class Worker:
     fault: str = ""
     """Why the datasource cannot be asked at all."""
     state: State | None = None
+    failing: Fault | None = None
     busy: bool = False
     dropped: bool = False
     gauges: Gauges | None = None

@@ -155,6 +155,12 @@ def firing_rules() -> set[int]:
     return {row.rule_id for row in ActiveEvent.select(ActiveEvent.rule_id).distinct()}
 
 
+def firing_pairs() -> set[tuple[int, int]]:
+    """Return ``(rule id, datasource id)`` of everything that has active events."""
+    rows = ActiveEvent.select(ActiveEvent.rule_id, ActiveEvent.datasource_id).distinct()
+    return {(row.rule_id, row.datasource_id) for row in rows}
+
+
 def loaded(row: Any) -> Event:
     """Return the event of a row of the active, history or outbox table."""
     event = unpacked(row.body)
