@@ -42,7 +42,7 @@ def gunicorn_options(core: Core, listener: int) -> dict[str, Any]:
     options: dict[str, Any] = {
         "bind": f"fd://{listener}",
         "workers": http.workers or default_workers(),
-        "worker_class": "gthread",
+        "worker_class": "tocsin.app.worker.Worker",
         "threads": http.threads,
         "timeout": max(http.write_timeout, 10),
         "graceful_timeout": http.shutdown_timeout,

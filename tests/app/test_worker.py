@@ -1,0 +1,84 @@
+"""The HTTP worker's shorter way: a thread stays with a connection whose requests follow at once."""
+
+from __future__ import annotations
+
+import queue
+import socket
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gunicorn.workers.gthread import ThreadWorker
+
+from tocsin.app import worker as module
+from tocsin.app.worker import Worker
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Replace gunicorn's handling of a request: it takes one byte, and answers that the connection stays."""
+    seen: list[Any] = []
+
+    def handle(self: Any, conn: Any) -> Any:
+        seen.append(conn.sock.recv(1))
+        return seen[-1] != b"q"
+
+    monkeypatch.setattr(ThreadWorker, "handle", handle)
+    monkeypatch.setattr(module, "PATIENCE_MS", 20)
+    return seen
+
+
+@pytest.fixture
+def worker() -> Any:
+    worker = Worker.__new__(Worker)
+    worker.alive = True
+    worker.tpool = SimpleNamespace(_work_queue=queue.SimpleQueue())
+    return worker
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Any, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    unreader = SimpleNamespace(buf=SimpleNamespace(tell=lambda: 0))
+    yield SimpleNamespace(sock=ours, is_http2=False, parser=SimpleNamespace(unreader=unreader)), theirs
+    ours.close()
+    theirs.close()
+
+
+def test_requests_that_follow_at_once_stay_on_the_thread(worker: Any, served: list[Any], ends: Any) -> None:
+    conn, client = ends
+    client.sendall(b"abc")
+    assert worker.handle(conn) is True
+    assert served == [b"a", b"b", b"c"]
+
+
+def test_a_connection_that_closes_is_left(worker: Any, served: list[Any], ends: Any) -> None:
+    conn, client = ends
+    client.sendall(b"aqb")
+    assert worker.handle(conn) is False
+    assert served == [b"a", b"q"]
+
+
+def test_others_that_wait_come_first(worker: Any, served: list[Any], ends: Any) -> None:
+    conn, client = ends
+    client.sendall(b"abc")
+    worker.tpool._work_queue.put("another connection")
+    worker.handle(conn)
+    assert served == [b"a"]
+
+
+def test_a_stopping_worker_takes_no_more(worker: Any, served: list[Any], ends: Any) -> None:
+    conn, client = ends
+    client.sendall(b"ab")
+    worker.alive = False
+    worker.handle(conn)
+    assert served == [b"a"]
+
+
+def test_a_busy_connection_queues_again(worker: Any, served: list[Any], ends: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(module, "IN_A_ROW", 2)
+    conn, client = ends
+    client.sendall(b"abcdef")
+    worker.handle(conn)
+    assert served == [b"a", b"b", b"c"]
