@@ -1,0 +1,376 @@
+"""Gateway: CPU-seconds per million series from socket to backend, ours and vmagent's, in one run on one machine.
+
+    python benchmarks/gateway.py [--labels 8,20] [--workers 1] [--passes 5] [--pure] [--json FILE]
+
+Both get the same snappy-compressed remote-write bodies over loopback HTTP, 2,000 series each, 200,000 distinct series in all,
+add two labels to every series and write to one remote-write backend, a process that reads, counts and answers 204.
+The first pass over all bodies is the cold one; the others are warm. CPU time is user and system time of the whole
+process tree, read from /proc; the load generator and the backend are not counted. A run in which a gateway
+does not deliver every series fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import platform
+import queue
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import cramjam
+
+from tocsin.ingest.interface import Verdict
+from tocsin.ingest.wire import wire
+
+SERIES_PER_REQUEST = 2000
+DISTINCT = 200_000
+CONNECTIONS = 4
+TICKS = os.sysconf("SC_CLK_TCK")
+ADDED = {"dc": "fra", "owner": "team-a"}
+ROOT = Path(__file__).resolve().parent.parent
+
+
+# --- load -----------------------------------------------------------------------------------------------------------
+
+
+def make_bodies(labels: int) -> list[bytes]:
+    """Return compressed bodies that look like what a host agent sends: sorted labels, one sample per series."""
+    chosen = random.Random(7)
+    bodies = []
+    for start in range(0, DISTINCT, SERIES_PER_REQUEST):
+        entries = []
+        for n in range(start, start + SERIES_PER_REQUEST):
+            pairs = {
+                "__name__": f"node_metric_{n % 100}_total",
+                "agent_hostname": f"host-{n // 100:04d}.example.com",
+                "cpu": str(n % 16),
+                "device": f"eth{n % 8}",
+                "env": "production",
+                "instance": f"10.0.{n // 100 % 256}.{n // 25600}:9100",
+                "job": "node-exporter",
+                "region": "eu-central-1",
+                **{f"tag_{k:02d}": f"value-{k}-{n % 50}" for k in range(labels - 8)},
+            }
+            encoded = wire.encode_labels([(name.encode(), value.encode()) for name, value in sorted(pairs.items())])
+            entries.append(wire.encode_series(encoded, [1_760_000_000_000 + n], [chosen.random() * 1000]))
+        bodies.append(bytes(cramjam.snappy.compress_raw(b"".join(entries))))
+    return bodies
+
+
+def send_all(port: int, path: str, bodies: list[bytes]) -> None:
+    """Post every body once over a few kept connections; raise when one is refused."""
+    todo: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    for body in bodies:
+        todo.put(body)
+    faults: list[str] = []
+
+    def work() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        try:
+            while not faults:
+                body = todo.get_nowait()
+                while (status := post(connection, path, body)) in (429, 499):
+                    time.sleep(0.05)
+                if status >= 300:
+                    faults.append(f"HTTP {status}")
+        except queue.Empty:
+            pass
+        except OSError as error:
+            faults.append(repr(error))
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=work) for _ in range(CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise SystemExit(f"port {port}: {faults[0]}")
+
+
+def post(connection: http.client.HTTPConnection, path: str, body: bytes) -> int:
+    """Send one body and return the status."""
+    headers = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
+    connection.request("POST", path, body, headers)
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status
+
+
+def serve_sink(port: int) -> None:
+    """Be the backend: read requests, count the series in them on demand, answer 204."""
+    listener = socket.create_server(("127.0.0.1", port), backlog=64)
+    counted = 0
+    lock = threading.Lock()
+    cache = wire.LabelCache(lambda labels: Verdict((), drop="counted"), 10 * DISTINCT)
+
+    def serve(connection: socket.socket) -> None:
+        nonlocal counted
+        file = connection.makefile("rb")
+        while line := file.readline():
+            length = 0
+            while (header := file.readline()) not in (b"\r\n", b""):
+                name, _, value = header.partition(b":")
+                if name.lower() == b"content-length":
+                    length = int(value)
+            if line.startswith(b"GET"):
+                text = str(counted).encode()
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
+                continue
+            body = bytes(cramjam.snappy.decompress_raw(file.read(length)))
+            series = wire.rewrite(body, cache).received
+            with lock:
+                counted += series
+            connection.sendall(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n")
+
+    while True:
+        threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+
+# --- what is measured -----------------------------------------------------------------------------------------------
+
+
+def tree(pid: int) -> list[int]:
+    """Return a process and its descendants."""
+    found = [pid]
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in thread.read_text().split():
+            found += tree(int(child))
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return user and system time of a process tree."""
+    total = 0
+    for each in tree(pid):
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / TICKS
+
+
+def resident_mib(pid: int) -> float:
+    """Return the memory of a process tree, pages that several of them share counted once."""
+    total = 0
+    for each in tree(pid):
+        for line in Path(f"/proc/{each}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                total += int(line.split()[1])
+    return total / 1024
+
+
+@dataclass
+class Result:
+    """One gateway with one kind of series; CPU-seconds are per million series."""
+
+    name: str
+    labels: int
+    workers: int
+    cold: float
+    warm: float
+    resident_mib: float
+    series_per_second: float
+
+
+def measure(name: str, labels: int, workers: int, pid: int, port: int, path: str, sink: int, passes: int) -> Result:
+    """Send everything `passes` times and measure each pass until the backend has it all."""
+    bodies = make_bodies(labels)
+    start = delivered(sink)
+    figures = []
+    began = time.monotonic()
+    for number in range(1, passes + 1):
+        before = cpu_seconds(pid)
+        if number == 2:
+            began = time.monotonic()
+        send_all(port, path, bodies)
+        wait_until(lambda: delivered(sink) - start >= number * DISTINCT, f"{name}: series are missing")  # noqa: B023
+        figures.append((cpu_seconds(pid) - before) / DISTINCT * 1e6)
+    wall = time.monotonic() - began
+    if delivered(sink) - start != passes * DISTINCT:
+        raise SystemExit(f"{name}: more series arrived than were sent")
+    warm = sum(figures[1:]) / len(figures[1:])
+    return Result(name, labels, workers, figures[0], warm, resident_mib(pid), (passes - 1) * DISTINCT / wall)
+
+
+def delivered(sink: int) -> int:
+    """Return how many series the backend has counted."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{sink}/", timeout=60) as answer:
+        return int(answer.read())
+
+
+def wait_until(check: Callable[[], bool], fault: str, seconds: float = 60.0) -> None:
+    """Wait for something to become true."""
+    deadline = time.monotonic() + seconds
+    while not check():
+        if time.monotonic() > deadline:
+            raise SystemExit(fault)
+        time.sleep(0.05)
+
+
+# --- the processes --------------------------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    """Return a port nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def process(command: list[str], port: int, environment: dict[str, str] | None = None) -> Iterator[int]:
+    """Run a command in a process group of its own until the block ends; yield its pid once the port answers."""
+    child = subprocess.Popen(
+        command, env={**os.environ, **(environment or {})}, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: child.poll() is not None or listens(port), f"{command[0]} does not listen")
+        if child.poll() is not None:
+            raise SystemExit(f"{' '.join(command)} ended with code {child.returncode}")
+        yield child.pid
+    finally:
+        if child.poll() is None:
+            child.terminate()
+            try:
+                child.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+
+
+def listens(port: int) -> bool:
+    """Whether somebody accepts connections on a port."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def run_ours(labels: int, workers: int, sink: int, passes: int, pure: bool) -> Result:
+    """Measure our gateway as `tocsin pushgw` runs it, with hosts that add two labels."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "config.toml").write_text(
+            f'[HTTP]\nHost = "127.0.0.1"\nPort = {port}\nWorkers = {workers}\n[Log]\nLevel = "ERROR"\n'
+            f'[Data]\nDir = "{directory}/data"\n[[Pushgw.Writers]]\nUrl = "http://127.0.0.1:{sink}/write"\n'
+        )
+        command = [sys.executable, str(Path(__file__)), "--serve", directory]
+        with process(command, port, {"TOCSIN_PURE": "1"} if pure else None) as pid:
+            wait_until(lambda: len(tree(pid)) >= 2 + workers, "the workers do not start")
+            name = "tocsin (pure)" if pure else "tocsin"
+            return measure(name, labels, workers, pid, port, "/rw/v1/write", sink, passes)
+
+
+def run_vmagent(labels: int, workers: int, sink: int, passes: int) -> Result:
+    """Measure vmagent with the same number of CPUs."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as directory:
+        command = [
+            "vmagent", f"-httpListenAddr=127.0.0.1:{port}", f"-remoteWrite.url=http://127.0.0.1:{sink}/write",
+            f"-remoteWrite.tmpDataPath={directory}", *(f"-remoteWrite.label={k}={v}" for k, v in ADDED.items()),
+        ]  # fmt: skip
+        with process(command, port, {"GOMAXPROCS": str(workers)}) as pid:
+            return measure("vmagent", labels, workers, pid, port, "/api/v1/write", sink, passes)
+
+
+def serve(directory: Path) -> int:
+    """Run `tocsin pushgw` in this process, with a capability that knows every host and gives it two labels."""
+    from tocsin.app.bootstrap import configure_logging, make_core, prepare, read_document
+    from tocsin.app.launcher import Launcher, listen
+    from tocsin.app.registry import PluginInfo, load_plugins
+    from tocsin.ingest.hosts import NoHosts, Target, TargetLabels
+    from tocsin.plugin import Feature
+
+    class Everybody(NoHosts):
+        target = Target({name.encode(): value.encode() for name, value in ADDED.items()})
+
+        def lookup(self, ident: str) -> Target | None:
+            return self.target
+
+    class Hosts(Feature):
+        name = "benchmark-hosts"
+        processes = frozenset(("pushgw",))
+
+        def setup(self, core: object) -> None:
+            core.provide(Everybody(), TargetLabels)  # type: ignore[attr-defined]
+
+    import tocsin.app.capabilities as capabilities
+
+    known = capabilities.core_features
+    import tocsin.app.bootstrap as bootstrap
+
+    bootstrap.core_features = lambda: (Hosts(), *known())  # type: ignore[attr-defined]
+    assert PluginInfo
+    document = read_document(directory)
+    core = make_core("pushgw", document, plugins=load_plugins(), directory=directory)
+    configure_logging(core.settings)
+    prepare(core)
+    return Launcher("pushgw", directory, listen(core.http.host, core.http.port), core).run()
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+
+def report(results: list[Result]) -> None:
+    """Print ours beside vmagent's."""
+    print(f"{'':16}{'labels':>8}{'workers':>9}{'cold':>8}{'warm':>8}{'MiB':>8}{'series/s':>11}{'cold ratio':>12}{'warm ratio':>12}")
+    peers = {result.labels: result for result in results if result.name == "vmagent"}
+    for result in results:
+        peer = peers.get(result.labels)
+        ratios = f"{result.cold / peer.cold:>12.2f}{result.warm / peer.warm:>12.2f}" if peer else ""
+        print(
+            f"{result.name:16}{result.labels:>8}{result.workers:>9}{result.cold:>8.2f}{result.warm:>8.2f}"
+            f"{result.resident_mib:>8.0f}{result.series_per_second:>11,.0f}{ratios}"
+        )
+    print("cold, warm: CPU-seconds per million series; ratio: to vmagent, below 1 is better")
+
+
+def main() -> int:
+    """Run the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--labels", default="8,20")
+    parser.add_argument("--workers", default="1")
+    parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument("--pure", action="store_true", help="measure the pure-Python wire functions too (slow)")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--sink", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        return serve(options.serve)
+    if options.sink:
+        serve_sink(options.sink)
+    results = []
+    sink = free_port()
+    with process([sys.executable, str(Path(__file__)), "--sink", str(sink)], sink):
+        for labels in map(int, options.labels.split(",")):
+            for workers in map(int, options.workers.split(",")):
+                results.append(run_ours(labels, workers, sink, options.passes, pure=False))
+            if options.pure:
+                results.append(run_ours(labels, 1, sink, 2, pure=True))
+            if shutil.which("vmagent"):
+                results.append(run_vmagent(labels, 1, sink, options.passes))
+    report(results)
+    if options.json:
+        machine = {"machine": platform.platform(), "cpus": os.cpu_count(), "python": platform.python_version()}
+        options.json.write_text(json.dumps({**machine, "results": [asdict(result) for result in results]}, indent=1))
+    ours = [result for result in results if result.name == "tocsin" and result.labels == 8]
+    return 0 if all(result.warm <= 0.9 for result in ours) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
