@@ -1,8 +1,6 @@
 """``tocsin plugin new``: what it writes installs, is found by the service, and passes its own tests."""
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,20 +8,12 @@ import pytest
 from tocsin.app.cli import main
 from tocsin.app.commands.skeleton import KINDS, write_skeleton
 
-
-def run(arguments: list[str], directory: Path, site: Path) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    environment |= {"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=directory, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+Run = Callable[[list[str], Path, Path], str]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_every_kind_installs_works_and_passes_its_own_tests(tmp_path: Path) -> None:
+def test_every_kind_installs_works_and_passes_its_own_tests(tmp_path: Path, run: Run) -> None:
     folders = [str(write_skeleton(kind, f"my-{kind}", tmp_path)) for kind in KINDS]
     site = tmp_path / "site"
     pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
