@@ -73,7 +73,7 @@ def to_text(expr: Expr) -> str:
 def _number(expr: nodes.NumberLiteral) -> str:
     if expr.is_duration:
         return format_duration(round(expr.value * 1000))
-    return format_decimal(expr.value)
+    return format_decimal(expr.value).removeprefix("+")  # a sign would be read as an operator of its own
 
 
 def _selector(expr: nodes.VectorSelector) -> str:
