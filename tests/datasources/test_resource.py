@@ -132,6 +132,8 @@ def test_settings_that_can_never_work_are_refused_even_by_force(app: TestApp) ->
         ({"name": "a<b"}, "Name has invalid characters"),
         ({"name": ""}, "name: Length must be between 1 and 191"),
         ({"name": 7}, "name: Not a valid string"),
+        ({"name": "x" * 192}, "name: Length must be between 1 and 191"),
+        ({"description": "\0"}, "U+0000"),
         ({"plugin_type": "nowhere"}, "plugin_type: got 'nowhere', expected one of store"),
         ({"http": {"url": "ftp://x"}}, "http.url must start with http or https"),
         ({"http": {"url": "http://"}}, "http.url: expected an address like http://host:port/path"),
