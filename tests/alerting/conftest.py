@@ -55,6 +55,7 @@ class Store(Datasource):
 
     series: dict[tuple[tuple[str, str], ...], float] = field(default_factory=dict)
     failure: str = ""
+    refusal: str = ""
     asked: list[str] = field(default_factory=list)
 
     def put(self, value: float, **labels: str) -> None:
@@ -69,6 +70,8 @@ class Store(Datasource):
     def query_metrics(self, query: MetricQuery) -> Sequence[Series]:
         text = query.spec["query"]
         self.asked.append(text)
+        if self.refusal:
+            raise DatasourceError(self.refusal, refused=True)
         if self.failure:
             raise DatasourceError(self.failure)
         match = QUERY.fullmatch(text)

@@ -102,6 +102,33 @@ def test_what_could_never_work_is_refused(world, more: dict[str, Any], message: 
     assert dat(world.app.root.get(f"/api/svc/busi-group/{world.group}/alert-rules")) == []
 
 
+def test_a_query_that_the_datasource_refuses_is_refused(world) -> None:
+    world.datasource()
+    store = world.store()
+    store.refusal = "1:5: parse error: unexpected end"
+    rules = [body(name, datasource_queries=EVERYWHERE) for name in ("a", "b")]
+    text = "rule_config.queries[0]: 1:5: parse error: unexpected end"
+    assert add(world, *rules) == {"a": text, "b": text}
+    assert store.asked == ["cpu > 80"]
+    store.refusal = ""
+    assert add(world, rules[0]) == {"a": ""}
+    rule = only(world)
+    store.refusal = "no"
+    assert dat(fields(world, [rule["id"]], {"note": "x"})) is None
+    path = f"/api/svc/busi-group/{world.group}/alert-rule/{rule['id']}"
+    changed = {"queries": [{"prom_ql": "cpu > 90", "severity": 2}]}
+    assert err(world.app.root.put(path, {**rule, "rule_config": changed})) == "rule_config.queries[0]: no"
+
+
+def test_a_datasource_out_of_reach_refuses_nothing(world) -> None:
+    world.datasource()
+    world.store().failure = "connection refused"
+    rules = [body(name, datasource_queries=EVERYWHERE) for name in "abc"]
+    rules[2]["rule_config"] = {"queries": [{"prom_ql": "cpu > 90", "severity": 2}]}
+    assert add(world, *rules) == {"a": "", "b": "", "c": ""}
+    assert len(world.store().asked) == 1
+
+
 def test_bad_times_stop_the_whole_request(world) -> None:
     rules = [body("a"), body("b", enable_stimes=["25:00"], enable_etimes=["10:00"], enable_days_of_weeks=[["1"]])]
     text = err(world.app.root.post(f"/api/svc/busi-group/{world.group}/alert-rules", rules))

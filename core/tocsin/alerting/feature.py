@@ -11,6 +11,7 @@ from tocsin.access.neighbours import GroupHooks, HostLookup
 from tocsin.alerting import routes
 from tocsin.alerting.builder import GroupNames, Surroundings
 from tocsin.alerting.engine import Engine, Submit, asker
+from tocsin.alerting.judge import QueryJudge
 from tocsin.alerting.membership import Membership, instance_name
 from tocsin.alerting.memory import Memory
 from tocsin.alerting.metrics import AlertMetrics
@@ -95,7 +96,11 @@ class Alerting(Feature):
     def setup(self, core: Core) -> None:
         """Offer the rule resource, and keep business groups that own rules from being deleted."""
         journal = core.get(EventJournal)
-        rules = AlertRules(core.db, core.snapshots, journal, lambda: alerting_types(core), core.clock)
+
+        def judge() -> QueryJudge:
+            return QueryJudge(core.get(Catalog), core.get(DatasourcePool), core.clock)
+
+        rules = AlertRules(core.db, core.snapshots, journal, lambda: alerting_types(core), core.clock, judge)
         core.provide(rules)
         core.get(GroupHooks).refuse_while("alert rules", 1, rules.count)
 

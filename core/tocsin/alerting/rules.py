@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import peewee
 
@@ -23,6 +23,17 @@ EVERYWHERE = [{"match_type": 2, "op": "in", "values": [0]}]
 DISABLED, DELETED = "rule disabled", "rule deleted"
 UNSELECTED, SOURCE_DELETED = "datasource no longer selected", "datasource deleted"
 
+ASKED = ("cate", "prod", "rule_config", "datasource_queries")
+"""Fields whose change makes the queries of a rule worth checking with its datasource."""
+
+
+class Judge(Protocol):
+    """Tells whether a datasource understands a rule; see :class:`~tocsin.alerting.judge.QueryJudge`."""
+
+    def check(self, rule: Rule) -> None:
+        """Raise ``invalid`` when it does not."""
+
+
 Outcome = dict[str, str]
 """Per item of a bulk request: its name and an error text, empty for success."""
 
@@ -37,12 +48,14 @@ class AlertRules:
         journal: EventJournal,
         types: Callable[[], Types],
         clock: Callable[[], float],
+        judge: Callable[[], Judge],
     ) -> None:
         self._database = database
         self._snapshots = snapshots
         self._journal = journal
         self._types = types
         self._clock = clock
+        self._judge = judge
 
     def get(self, rule_id: int) -> Rule:
         """Return a rule; raise ``not_found``."""
@@ -74,28 +87,29 @@ class AlertRules:
         """Store rules; the times of all are checked before any is stored, everything else per rule."""
         rules = [normalised(item) | {"group_id": group_id} for item in given]
         _check_all_times(rules)
-        return {rule["name"]: self._tried(self._insert, rule, operator) for rule in rules}
+        judge = self._judge()
+        return {rule["name"]: self._tried(self._insert, rule, operator, judge) for rule in rules}
 
     def bring_in(self, group_id: int, given: Sequence[Mapping[str, Any]], operator: str, *, force: bool) -> Outcome:
         """Store rules from an export; with ``force`` a rule of the same name in the group is overwritten."""
-        outcome = {}
+        outcome, judge = {}, self._judge()
         for item in given:
             rule = normalised({**item, "notify_version": 1}) | {"group_id": group_id}
             rule["datasource_queries"] = rule["datasource_queries"] or EVERYWHERE
             known = self._named(group_id, rule["name"]) if force else None
             if known is None:
-                outcome[rule["name"]] = self._tried(self._insert, rule, operator)
+                outcome[rule["name"]] = self._tried(self._insert, rule, operator, judge)
             else:
-                outcome[rule["name"]] = self._tried(self._update, known, rule, operator)
+                outcome[rule["name"]] = self._tried(self._update, known, rule, operator, judge)
         return outcome
 
     def replace(self, rule: Rule, given: Mapping[str, Any], operator: str) -> None:
         """Overwrite every writable field of a stored rule."""
-        self._update(rule, normalised(given), operator)
+        self._update(rule, normalised(given), operator, self._judge())
 
     def save(self, rule: Rule, operator: str) -> None:
         """Store a rule that was read and changed."""
-        self._update(rule, rule, operator)
+        self._update(self.get(rule["id"]), rule, operator, self._judge())
 
     def delete(self, group_id: int, ids: Iterable[int]) -> None:
         """Delete the rules among ``ids`` that belong to the group, and close their events."""
@@ -153,22 +167,25 @@ class AlertRules:
         row = AlertRule.get_or_none((AlertRule.group_id == group_id) & (AlertRule.name == name))
         return rule_of(row) if row else None
 
-    def _insert(self, rule: Rule, operator: str) -> None:
+    def _insert(self, rule: Rule, operator: str, judge: Judge) -> None:
         check_rule(rule, self._types())
         if self._named(rule["group_id"], rule["name"]) is not None:
             raise conflict("AlertRule already exists")
+        judge.check(rule)
         now = int(self._clock())
         stamps = {"create_at": now, "create_by": operator, "update_at": now, "update_by": operator}
         columns = {name: rule[name] for name in ("group_id", "name", "cate", "prod", "disabled")}
         self._write(lambda: AlertRule.create(**columns, **stamps, body=body_of(rule)))
 
-    def _update(self, known: Rule, wanted: Rule, operator: str) -> None:
+    def _update(self, known: Rule, wanted: Rule, operator: str, judge: Judge) -> None:
         """Write ``wanted`` over the stored rule ``known``; id, group and creation are kept."""
         kept = {name: known[name] for name in ("id", "group_id", "create_at", "create_by")}
         rule = {**wanted, **kept, "update_by": operator, "update_at": int(self._clock())}
         if rule["name"] != known["name"] and self._named(rule["group_id"], rule["name"]) is not None:
             raise conflict("AlertRule already exists")
         check_rule(rule, self._types())
+        if any(rule[name] != known[name] for name in ASKED):
+            judge.check(rule)
         columns = {name: rule[name] for name in COLUMNS if name != "id"}
         closed: list[Change] = []
 
