@@ -12,6 +12,7 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -42,6 +43,7 @@ class SeriesIndex:
         self._texts: dict[bytes, tuple[str, str]] = {}
         self._postings: dict[str, dict[str, array[int]]] = {}
         self._sorted_values: dict[str, list[str]] = {}
+        self._epochs: dict[str, int] = {}
         self._aliases: set[bytes] = set()
         self._labels: dict[int, Labels] = {}
         self._retired: deque[tuple[float, int]] = deque()
@@ -178,6 +180,7 @@ class SeriesIndex:
         del values[value], self._texts[part]
         self.symbol_bytes -= len(part)
         self._sorted_values.pop(name, None)
+        self._epochs[name] = self._epochs.get(name, 0) + 1
         if not values:
             del self._postings[name]
 
@@ -187,12 +190,26 @@ class SeriesIndex:
             found = self._postings.get(name, {}).get(value)
             return np.empty(0, np.int32) if found is None else np.frombuffer(found, np.int32).copy()
 
-    def union(self, name: str, values: Iterable[str] | None) -> Int32Array:
-        """Return the ids (in no order) of the series that carry any of these values; None stands for every value."""
+    def union(self, name: str, values: Sequence[str]) -> Int32Array:
+        """Return the ids (in no order) of the series that carry any of these values."""
         with self._lock:
             postings = self._postings.get(name, {})
-            wanted = postings.values() if values is None else [postings[v] for v in values if v in postings]
+            wanted = [postings[value] for value in values if value in postings]
             return np.frombuffer(b"".join([posting.tobytes() for posting in wanted]), np.int32)
+
+    def count_values(self, name: str) -> int:
+        """Return the number of distinct values of a label."""
+        return len(self._postings.get(name, ()))
+
+    def values_epoch(self, name: str) -> tuple[int, int]:
+        """Return a number that changes when values of a label go, and how many there are now; new ones come at the end."""
+        with self._lock:
+            return self._epochs.get(name, 0), len(self._postings.get(name, ()))
+
+    def values_from(self, name: str, first: int, end: int) -> list[str]:
+        """Return the values [first, end) of a label in order of arrival."""
+        with self._lock:
+            return list(islice(self._postings.get(name, ()), first, end))
 
     def all_series(self) -> Int32Array:
         """Return the ascending ids of every series."""
@@ -209,6 +226,8 @@ class SeriesIndex:
 
     def values_among(self, name: str, sids: Int32Array) -> list[str]:
         """Return the sorted distinct values that a label has on some series."""
+        if len(sids) < self.count_values(name):
+            return sorted({value for labels in self.labels(sids.tolist()) for label, value in labels if label == name})
         wanted = np.zeros(self.capacity, bool)
         wanted[sids] = True
         flags = wanted.tobytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class MatcherEvaluator:
         self._index = index
         self._cache: OrderedDict[tuple[Matcher, ...], tuple[int, Int32Array]] = OrderedDict()
         self._lock = threading.Lock()
+        self._odd_ones = _OddOnes(index)
 
     def resolve(self, matchers: Sequence[Matcher]) -> Int32Array:
         """Return the ascending ids of the series that satisfy all matchers; every series when there are none."""
@@ -60,12 +61,50 @@ class MatcherEvaluator:
     def _filter(self, found: Int32Array, matcher: Matcher) -> Int32Array:
         """Keep the series that satisfy one matcher. An absent label counts as the empty value."""
         accepts = predicate(matcher)
+        if len(found) < self._index.count_values(matcher.name):
+            return self._filter_one_by_one(found, matcher.name, accepts)
         keep_absent = accepts("")
-        values = self._index.values(matcher.name)
-        listed = [value for value in values if accepts(value) != keep_absent]
-        hits = self._index.union(matcher.name, None if len(listed) == len(values) else listed)
+        listed = self._odd_ones.of(matcher, accepts, keep_absent)
+        hits = self._index.union(matcher.name, listed)
         size = int(max(found.max(initial=-1), hits.max(initial=-1))) + 1
         mask = np.zeros(size, bool)
         mask[hits] = True
         kept: Int32Array = found[mask[found] != keep_absent]
         return kept
+
+    def _filter_one_by_one(self, found: Int32Array, name: str, accepts: Callable[[str], bool]) -> Int32Array:
+        """Look at the labels of few series rather than at all values of a label."""
+        decided: dict[str, bool] = {}
+        keep = np.zeros(len(found), bool)
+        for row, labels in enumerate(self._index.labels(found.tolist())):
+            value = next((value for label, value in labels if label == name), "")
+            verdict = decided.get(value)
+            if verdict is None:
+                verdict = decided[value] = accepts(value)
+            keep[row] = verdict
+        return found[keep]
+
+
+class _OddOnes:
+    """For a matcher, the values of its label that it treats unlike an absent label. A value is tested once, not once per query."""
+
+    def __init__(self, index: SeriesIndex) -> None:
+        self._index = index
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Matcher, tuple[int, int, list[str]]] = OrderedDict()
+
+    def of(self, matcher: Matcher, accepts: Callable[[str], bool], keep_absent: bool) -> list[str]:
+        """Return the values that `accepts` treats unlike the empty value."""
+        epoch, size = self._index.values_epoch(matcher.name)
+        with self._lock:
+            known = self._known.get(matcher)
+        tested, listed = (known[1], known[2]) if known is not None and known[0] == epoch else (0, [])
+        fresh = self._index.values_from(matcher.name, tested, size)
+        if fresh:
+            listed = listed + [value for value in fresh if accepts(value) != keep_absent]
+        with self._lock:
+            self._known[matcher] = (epoch, tested + len(fresh), listed)
+            self._known.move_to_end(matcher)
+            if len(self._known) > CACHE_ROOM:
+                self._known.popitem(last=False)
+        return listed
