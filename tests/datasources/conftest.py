@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,7 +118,7 @@ def save(app: TestApp) -> Callable[..., int]:
 
 
 @pytest.fixture
-def gate() -> threading.Event:
+def gate() -> Iterator[threading.Event]:
     """Something that a call can wait for; opened when the test ends."""
     event = threading.Event()
     yield event

@@ -13,7 +13,7 @@ import orjson
 import peewee
 
 from tocsin.notify.models import NotifyChannelRow
-from tocsin.notify.providers import Providers
+from tocsin.notify.providers import NOTHING, Providers, guarded
 from tocsin.notify.usage import refuse_used
 from tocsin.plugin import ApiError, ChannelType, invalid, not_found
 from tocsin.store.database import Database
@@ -153,7 +153,7 @@ class Channels:
     def seed(self) -> None:
         """Write the plugins' channels that are not there; those nobody has changed follow the plugin."""
         for kind in self._providers.all():
-            for seed in kind.default_channels():
+            for seed in guarded(kind, "default_channels", kind.default_channels, NOTHING):
                 given = {
                     "name": seed.name,
                     "ident": kind.ident,

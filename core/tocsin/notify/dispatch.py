@@ -29,6 +29,7 @@ from tocsin.notify.recipients import Recipients, recipients_of
 from tocsin.notify.records import Record
 from tocsin.notify.rules import NotifyRules, Route, Rule
 from tocsin.notify.sending import Sender
+from tocsin.notify.templates import MessageTemplates
 from tocsin.store.database import Database
 from tocsin.store.vault import Vault
 
@@ -50,11 +51,21 @@ class Decision:
 
     sends: list[tuple[Channel, dict[str, Any]]] = field(default_factory=list)
     failures: list[tuple[str, Record]] = field(default_factory=list)
+    matches: int = 0
 
     def fail(self, reason: str, event: Event, rule: Rule, channel: str, details: str) -> None:
         """Add the record of a send that cannot be made; ``reason`` is for the metric."""
         about = {"notify_rule_id": rule.id, "sub_id": event["sub_rule_id"], "channel": channel}
         self.failures.append((reason, Record(event["id"], records.FAILURE, details=details, **about)))
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The rules, channels and message templates as of one moment, for a batch of events."""
+
+    rules: Mapping[int, Rule]
+    channels: Mapping[int, Channel]
+    templates: Mapping[int, Mapping[str, Any]]
 
 
 class Planner:
@@ -68,7 +79,7 @@ class Planner:
         directory: Directory,
         providers: Providers,
         zone: dt.tzinfo,
-        known_templates: Callable[[], Mapping[int, Any]],
+        templates: MessageTemplates,
         steps: Callable[[Rule], Iterable[Step]] = lambda rule: (),
     ) -> None:
         self._rules = rules
@@ -77,15 +88,18 @@ class Planner:
         self._directory = directory
         self._providers = providers
         self._zone = zone
-        self._known_templates = known_templates
+        self._templates = templates
         self._steps = steps
 
-    def decide(self, event: Event, matched: Callable[[], None] = lambda: None) -> Decision:
-        """Return what an event leads to; ``matched`` is called for every route that matches."""
+    def picture(self) -> Picture:
+        """Return what decisions are based on, as of now."""
+        return Picture(self._rules.all(), self._channels.all(), self._templates.all())
+
+    def decide(self, event: Event, now: Picture) -> Decision:
+        """Return what an event leads to."""
         decision = Decision()
-        rules, channels, templates = self._rules.all(), self._channels.all(), self._known_templates()
         for rule_id in dict.fromkeys(event["notify_rule_ids"] or ()):
-            rule = rules.get(rule_id)
+            rule = now.rules.get(rule_id)
             if rule is None or not rule.shown["enable"]:
                 continue
             own = self._through_steps({**event, "notify_rule_id": rule.id, "notify_rule_name": rule.name}, rule)
@@ -94,8 +108,8 @@ class Planner:
             for route in rule.routes:
                 if route.conditions is None or route.conditions.mismatch(own, self._zone):
                     continue
-                matched()
-                self._route(decision, own, rule, route, channels.get(route.channel_id), templates)
+                decision.matches += 1
+                self._route(decision, own, rule, route, now)
         return decision
 
     def _through_steps(self, event: Event, rule: Rule) -> Event | None:
@@ -106,21 +120,14 @@ class Planner:
             event = changed
         return event
 
-    def _route(
-        self,
-        decision: Decision,
-        event: Event,
-        rule: Rule,
-        route: Route,
-        channel: Channel | None,
-        templates: Mapping[int, Any],
-    ) -> None:
+    def _route(self, decision: Decision, event: Event, rule: Rule, route: Route, now: Picture) -> None:
+        channel = now.channels.get(route.channel_id)
         if channel is None or not channel.enable:
             name = f"notify_channel_id:{route.channel_id}"
             return decision.fail("channel_not_found", event, rule, name, "notify_channel not found")
         if channel.kind is None:
             return decision.fail("channel_unusable", event, rule, channel.name, channel.fault)
-        if channel.kind.needs_template and route.template_id not in templates:
+        if channel.kind.needs_template and route.template_id not in now.templates:
             return decision.fail("template_not_found", event, rule, channel.name, "message_template not found")
         plan = self._sender.plan(channel)
         everybody = recipients_of(channel, route.params, self._directory, self._providers)
@@ -215,22 +222,26 @@ class Dispatcher:
     def step(self) -> int:
         """Take over one batch of events; return how many there were."""
         items = self._outbox.pending(BATCH)
-        decided = [(item, self._decide(item)) for item in items]
+        if not items:
+            return 0
+        now = self._planner.picture()
+        decided = [(item, self._decide(item, now)) for item in items]
         stored: list[tuple[Channel, int, str]] = []
         waiting: dict[int, int] = {}
         with self._database.atomic():
             for item, decision in decided:
                 if self._outbox.acknowledge((item.id,)):
                     stored += self._store(item, decision, waiting)
+                    self._metrics.routes.inc(decision.matches)
                     self._metrics.events.labels("sent" if decision.sends else "nothing_to_send").inc()
         for channel, number, chain in stored:
             self._lanes.add(channel.id, number, chain, concurrency=self._sender.plan(channel).concurrency)
         return len(items)
 
-    def _decide(self, item: OutboxItem) -> Decision:
+    def _decide(self, item: OutboxItem, now: Picture) -> Decision:
         """Return what an event leads to; one that breaks the decision itself is put on record, not tried for ever."""
         try:
-            return self._planner.decide(item.event, self._metrics.routes.inc)
+            return self._planner.decide(item.event, now)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             log.exception("event %d cannot be matched with notification rules", item.id)
             self._metrics.faults.labels("match").inc()

@@ -144,7 +144,7 @@ def make_dispatcher(core: Core, lanes: Lanes) -> Dispatcher:
         core.get(Directory),
         core.get(Providers),
         local_zone(),
-        core.get(MessageTemplates).all,
+        core.get(MessageTemplates),
     )
     return Dispatcher(
         core.db,

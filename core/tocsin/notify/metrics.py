@@ -21,7 +21,9 @@ class NotifyMetrics:
         self.drops = metrics.counter("svc_notify_drops_total", "Notifications never attempted.", ("reason",))
         self.events = metrics.counter("svc_notify_events_total", "Events taken over from the engine.", ("outcome",))
         self.routes = metrics.counter("svc_notify_route_matches_total", "Routes of rules that matched an event.")
-        self.queue = metrics.gauge("svc_notify_queue_size", "Notifications that wait or are under way.", ("channel",))
+        self.queue = metrics.gauge(
+            "svc_notify_queue_size", "Notifications that wait or are under way.", ("channel_id",)
+        )
         self.latency = metrics.histogram(
             "svc_notify_latency_seconds", "Time from an event to its delivery, in seconds.",
             buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),

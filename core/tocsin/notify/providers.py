@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from marshmallow import ValidationError
 
 from tocsin.http.chain import first_fault
 from tocsin.plugin import ChannelType, invalid
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+NOTHING: Sequence[Any] = ()
+"""What a plugin brings along that fails to say what it brings along."""
 
 
 class Providers:
@@ -73,4 +79,16 @@ def fault_of(kind: ChannelType, config: Mapping[str, Any] | None) -> str:
         return "request_config." + first_fault(error.messages)
     except ValueError as error:
         return str(error)
+    except Exception as error:
+        log.exception("channel type %s failed in check", kind.ident)
+        return f"channel type {kind.ident} failed in check: {type(error).__name__}"
     return ""
+
+
+def guarded(kind: ChannelType, operation: str, work: Callable[[], T], otherwise: T) -> T:
+    """Return what a plugin's ``work`` returns, ``otherwise`` when it raises: one faulty plugin harms no other channel."""
+    try:
+        return work()
+    except Exception:
+        log.exception("channel type %s failed in %s", kind.ident, operation)
+        return otherwise

@@ -7,7 +7,7 @@ from typing import Any
 
 from tocsin.notify.matching import plain_text
 from tocsin.notify.metrics import NotifyMetrics
-from tocsin.notify.providers import Providers
+from tocsin.notify.providers import Providers, guarded
 from tocsin.plugin import RenderError, json_escaped
 from tocsin.template import Mode, Preamble, Reason, SafeHTML, StringMap, TemplateEngine, TemplateError
 from tocsin.template.event import CHANNEL_VARIABLES, EVENT, MESSAGE_VARIABLES
@@ -74,7 +74,8 @@ class Renderer:
         rendered = self._render(name, text, _message_data(events, domain), mode, MESSAGE_VARIABLES)
         if not escapes:
             return rendered
-        return SafeHTML(kind.finish(rendered) if kind is not None else json_escaped(rendered))
+        plain = json_escaped(rendered)
+        return SafeHTML(guarded(kind, "finish", lambda: kind.finish(rendered), plain) if kind is not None else plain)
 
     def _render(self, name: str, text: str, data: Any, mode: Mode, preamble: Preamble) -> str:
         return self._engine.render(name, text, data, mode, preamble)

@@ -129,7 +129,7 @@ class CustomSchema(Loose):
 class ParamConfigSchema(Loose):
     """What rules have to give for a channel."""
 
-    user_info = fields.Nested(UserInfoSchema, load_default=None)
+    user_info = fields.Nested(UserInfoSchema)
     custom = fields.Nested(CustomSchema, load_default=lambda: {"params": None})
 
 

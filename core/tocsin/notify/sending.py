@@ -8,6 +8,7 @@ from typing import Any
 
 from tocsin.app.calls import PluginCalls
 from tocsin.notify.channels import Channel
+from tocsin.notify.providers import guarded
 from tocsin.notify.recipients import without_secrets
 from tocsin.notify.rendering import Renderer
 from tocsin.notify.rules import RECIPIENTS
@@ -53,7 +54,7 @@ class Sender:
         if channel.kind is None or channel.request_config is None:
             return SendPlan()
         kind, config, settings = channel.kind, channel.request_config, self._settings
-        plan = self._calls.call(kind.ident, "plan", lambda: kind.plan(config))
+        plan = guarded(kind, "plan", lambda: kind.plan(config), SendPlan())
         return SendPlan(
             min(max(plan.timeout, 0.001), settings.max_timeout),
             max(plan.attempts, 1),

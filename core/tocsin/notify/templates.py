@@ -11,7 +11,7 @@ import orjson
 
 from tocsin.access.directory import Directory
 from tocsin.notify.models import MessageTemplateRow
-from tocsin.notify.providers import Providers
+from tocsin.notify.providers import NOTHING, Providers, guarded
 from tocsin.notify.usage import refuse_used
 from tocsin.plugin import Caller, forbidden, invalid, not_found
 from tocsin.store.database import Database
@@ -121,7 +121,7 @@ class MessageTemplates:
         known = {t["ident"]: t for t in self.all().values()}
         now = int(self._clock())
         for kind in self._providers.all():
-            for seed in kind.default_templates():
+            for seed in guarded(kind, "default_templates", kind.default_templates, NOTHING):
                 ident = f"{kind.ident}-{seed.language}" if seed.language else kind.ident
                 fresh = {
                     "name": seed.name,

@@ -73,7 +73,7 @@ class SampleWriterType(WriterType):
 
     name = "sample"
     config_key = "Samples"
-    settings: type | None = SampleSettings
+    settings = SampleSettings
     writer: type[SampleWriter] = SampleWriter
 
     def build(self, settings: Any, context: WriterContext) -> Writer:
