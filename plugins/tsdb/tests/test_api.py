@@ -154,6 +154,7 @@ def test_forms_and_query_strings_mean_the_same(api: Api, now: int) -> None:
         ("labels", {"match": '{a="'}, 'invalid parameter "match[]"'),
         ("label/a-b/values", {}, "invalid label name: a-b"),
         ("format_query", {"query": "("}, "parse error"),
+        ("parse_query", {"query": "("}, "parse error"),
         ("query_exemplars", {"query": "("}, "parse error"),
         ("metadata", {"limit": "x"}, 'invalid parameter "limit"'),
     ],
@@ -278,7 +279,8 @@ def test_status_endpoints(api: Api, now: int) -> None:
     assert data["headStats"]["numSeries"] == 2
     assert data["seriesCountByMetricName"] == [{"name": "load", "value": 2}]
     assert data["labelValueCountByLabelName"] == [{"name": "host", "value": 2}]
-    assert api.get("format_query", query=" up ")["data"] == "up"
+    assert api.get("format_query", query=" sum(up)by(job) ")["data"] == "sum by (job) (up)"
+    assert api.get("parse_query", query="1 + up")["data"]["lhs"] == {"type": "numberLiteral", "val": "1"}
     assert api.get("query_exemplars", query="up", start=1, end=2)["data"] == []
 
 

@@ -12,7 +12,13 @@ from tocsin_tsdb.api.admin import AdminResource
 from tocsin_tsdb.api.failure import Failure, answer_failure, answer_http_error
 from tocsin_tsdb.api.lookups import LabelsResource, LabelValuesResource, MetadataResource, SeriesResource
 from tocsin_tsdb.api.options import ApiOptions
-from tocsin_tsdb.api.queries import ExemplarsResource, FormatQueryResource, QueryRangeResource, QueryResource
+from tocsin_tsdb.api.queries import (
+    ExemplarsResource,
+    FormatQueryResource,
+    ParseQueryResource,
+    QueryRangeResource,
+    QueryResource,
+)
 from tocsin_tsdb.api.service import Service
 from tocsin_tsdb.api.status import HealthResource, MetricsResource, StatusResource
 from tocsin_tsdb.api.write import WriteResource
@@ -39,6 +45,7 @@ def create_app(
         ("query_range", QueryRangeResource(service)),
         ("query_exemplars", ExemplarsResource()),
         ("format_query", FormatQueryResource()),
+        ("parse_query", ParseQueryResource()),
         ("series", SeriesResource(service)),
         ("labels", LabelsResource(service)),
         ("label/{name}/values", LabelValuesResource(service)),

@@ -1,4 +1,4 @@
-"""`query`, `query_range`, `format_query`, `query_exemplars`."""
+"""`query`, `query_range`, `format_query`, `parse_query`, `query_exemplars`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tocsin_tsdb.api.failure import Failure, bad_data, invalid_parameter
 from tocsin_tsdb.api.options import MAX_POINTS
 from tocsin_tsdb.api.params import Parameters
 from tocsin_tsdb.api.service import Service, answer, client_left
+from tocsin_tsdb.promql.describe import describe
 from tocsin_tsdb.promql.interface import (
     ExecutionError,
     Matrix,
@@ -25,7 +26,9 @@ from tocsin_tsdb.promql.interface import (
     Selection,
     Vector,
 )
+from tocsin_tsdb.promql.nodes import Expr
 from tocsin_tsdb.promql.parser import parse
+from tocsin_tsdb.promql.printer import pretty
 from tocsin_tsdb.promql.render import render_data
 from tocsin_tsdb.storage.errors import StoreError
 
@@ -77,16 +80,21 @@ class QueryRangeResource:
 
 
 class FormatQueryResource:
-    """Checks a query and gives it back without needless white space."""
+    """Checks a query and gives it back in its usual form."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Answer with the query's text."""
-        query = _query_text(Parameters(req))
-        try:
-            parse(query)
-        except PromQLError as error:
-            raise invalid_parameter("query", str(error)) from None
-        answer(resp, orjson.dumps(query.strip()))
+        answer(resp, orjson.dumps(pretty(_parsed(req))))
+
+    on_post = on_get
+
+
+class ParseQueryResource:
+    """Checks a query and gives back its syntax tree."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Answer with the tree's root."""
+        answer(resp, orjson.dumps(describe(_parsed(req))))
 
     on_post = on_get
 
@@ -105,6 +113,13 @@ class ExemplarsResource:
         answer(resp, b"[]")
 
     on_post = on_get
+
+
+def _parsed(req: falcon.Request) -> Expr:
+    try:
+        return parse(_query_text(Parameters(req)))
+    except PromQLError as error:
+        raise invalid_parameter("query", str(error)) from None
 
 
 def _query_text(params: Parameters) -> str:
