@@ -175,11 +175,14 @@ class MariaDb(DatabaseServer):
         # A socket's path may have 107 bytes, so it lies as high as possible.
         run = give_directory(directory / "run", "mysql")
         self._socket = run / "s"
+        # A starting server deletes the temporary tables it finds, those of a neighbour in /tmp included.
+        temporary = {"TMPDIR": str(run)}
         common = ["--no-defaults", f"--datadir={data}"]
         maker = Process(
             "mariadb-install-db",
             [install, *common, "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"],
             directory=directory,
+            environment=temporary,
             user="mysql",
         )
         if maker.start().wait(120):
@@ -198,7 +201,7 @@ class MariaDb(DatabaseServer):
             "--character-set-server=utf8mb4",
             "--max-connections=200",
         ]
-        super().__init__("mariadb", argv, directory=directory, user="mysql")
+        super().__init__("mariadb", argv, directory=directory, environment=temporary, user="mysql")
 
     def execute(self, sql: str) -> str:
         """Run statements through the command line client."""
