@@ -124,6 +124,15 @@ def unknown(
     return replace(step, state=replace(step.state, last_eval=state.last_eval))
 
 
+def _worst(ready: Sequence[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
+    """Return the findings that no more severe one on the same series inhibits."""
+    worst: dict[str, int] = {}
+    for _, finding in ready:
+        text = finding.point.text
+        worst[text] = min(worst.get(text, finding.severity), finding.severity)
+    return [(key, finding) for key, finding in ready if finding.severity == worst[finding.point.text]]
+
+
 class _Work:
     """One evaluation in progress."""
 
@@ -153,18 +162,15 @@ class _Work:
 
     def alert(self, anomalies: Sequence[Finding]) -> None:
         """Handle every anomaly: for-duration, inhibition, repeats."""
-        groups: dict[str, list[tuple[str, Finding]]] = {}
+        ready: list[tuple[str, Finding]] = []
         for finding in anomalies:
             key = self.key(finding)
             self.present.add(key)
             self._seen_again(key)
             if not self.builder.suppressed(finding) and self._held_long_enough(key):
-                groups.setdefault(finding.point.text, []).append((key, finding))
-        for group in groups.values():
-            worst = min(finding.severity for _, finding in group)
-            for key, finding in group:
-                if not self.rule.inhibit or finding.severity == worst:
-                    self.fire(key, finding)
+                ready.append((key, finding))
+        for key, finding in _worst(ready) if self.rule.inhibit else ready:
+            self.fire(key, finding)
 
     def recover_absent(self) -> None:
         """Recover what fires and was not found, unless something keeps it."""
