@@ -1,0 +1,184 @@
+"""Whatever moment the process dies at: nothing is lost, and nothing that is recorded as done is sent again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.notify.conftest import Journal, World, fail
+
+from tocsin.events.models import OutboxEvent
+from tocsin.events.outbox import Outbox
+from tocsin.notify.models import NotifyRecordRow, PendingSend
+from tocsin.plugin import Delivery, Receipt
+
+
+class Death(BaseException):
+    """The end of the process."""
+
+
+@contextmanager
+def dying_at(world: World, statement: int) -> Iterator[Callable[[], bool]]:
+    """Let everything that talks to the database die from its n-th change on, as a killed process would.
+
+    Yields whether that moment came.
+    """
+    database: Any = world.app.core.db.peewee
+    original = database.execute
+    changes, lock = 0, threading.Lock()
+
+    def execute(query: Any, **options: Any) -> Any:
+        nonlocal changes
+        if type(query).__name__.removeprefix("Model") in ("Insert", "Update", "Delete"):
+            with lock:
+                changes += 1
+                if changes >= statement:
+                    raise Death
+        elif changes >= statement:
+            raise Death
+        return original(query, **options)
+
+    database.execute = execute
+    try:
+        yield lambda: changes >= statement
+    finally:
+        del database.execute
+
+
+def run(world: World, died: Callable[[], bool] = lambda: False) -> None:
+    """Run a sending side until it is done or dead."""
+    dispatcher, lanes = world.side()
+    world.forget_sides()
+    quiet, threading.excepthook = threading.excepthook, lambda args: None
+    try:
+        dispatcher.adopt()
+        while dispatcher.step():
+            pass
+        while not died() and not lanes.wait_idle(0.02):
+            pass
+    except Death:
+        pass
+    finally:
+        lanes.stop(0.2 if died() else 10.0)
+        threading.excepthook = quiet
+        world.app.core.release()
+
+
+def test_dying_at_every_change_loses_nothing(world: World, channels: Journal) -> None:
+    answers = {"flaky": iter(())}
+
+    def flaky(delivery: Delivery) -> Receipt:
+        return next(answers["flaky"], lambda _: Receipt("ok"))(delivery)
+
+    channels.acts["flaky"] = flaky
+    steady = world.channel("Steady", request_config={"concurrency": 1})
+    shaky = world.channel("Shaky", request_config={"act": "flaky", "concurrency": 1})
+    rule = world.rule({"channel_id": steady}, {"channel_id": shaky}, {"channel_id": 999})
+    came, statement = True, 0
+    while came:
+        statement += 1
+        assert statement < 60
+        channels.deliveries.clear()
+        answers["flaky"] = iter([fail("not yet", retryable=True)])
+        event = world.fire(rule, hash=f"h{statement}")
+        with dying_at(world, statement) as moment:
+            run(world, moment)
+            came = moment()
+        done = {row.channel for row in NotifyRecordRow.select() if row.event_id == event["id"] and row.status == 1}
+        before = len(channels.deliveries)
+        run(world)
+        repeated = [d for d in channels.deliveries[before:] if channel_of(d) in done]
+        assert not repeated, f"sent again although recorded as done, when dying at change {statement}"
+        assert {channel_of(d) for d in channels.deliveries} == {"Steady", "Shaky"}
+        wanted = {"Steady": [1], "Shaky": [1], "notify_channel_id:999": [2]}
+        assert world.outcomes(event) == wanted, f"when dying at change {statement}"
+        assert (OutboxEvent.select().count(), PendingSend.select().count()) == (0, 0)
+    assert statement > 8, "the loop has to meet every change that a send makes"
+
+
+def channel_of(delivery: Delivery) -> str:
+    return "Shaky" if delivery.config.get("act") else "Steady"
+
+
+def test_sends_of_a_dead_engine_are_taken_over_once(world: World, channels: Journal) -> None:
+    rule = world.rule({"channel_id": world.channel()})
+    world.journal.instance = "dead:1"
+    event = world.fire(rule)
+    dispatcher, lanes = world.side()
+    lanes.stop(0)
+    dispatcher.step()
+    assert PendingSend.get().instance == "dead:1"
+    world.journal.instance = "living:1"
+    outbox = world.app.core.get(Outbox)
+    outbox.others = lambda: ("dead:1",)
+    survivor, its_lanes = world.side()
+    assert survivor.adopt() == 0
+    outbox.others = lambda: ()
+    assert survivor.adopt() == 1
+    assert its_lanes.wait_idle(10)
+    assert survivor.adopt() == 0
+    assert world.outcomes(event) == {"Ops": [1]}
+    assert len(channels.deliveries) == 1
+
+
+def test_two_engines_that_see_one_event_send_it_once(world: World, channels: Journal) -> None:
+    world.fire(world.rule({"channel_id": world.channel()}))
+    first, its_lanes = world.side()
+    second, other_lanes = world.side()
+    items = world.app.core.get(Outbox).pending()
+    assert first.step() == 1
+    second._outbox = type("Stale", (), {"pending": lambda _, limit: items, "acknowledge": Outbox().acknowledge})()
+    assert second.step() == 1
+    assert its_lanes.wait_idle(10)
+    assert other_lanes.wait_idle(10)
+    assert len(channels.deliveries) == 1
+
+
+def test_an_attempt_that_cannot_be_written_down_is_not_made_again(world: World, channels: Journal, monkeypatch) -> None:
+    from tocsin.notify import lanes as lanes_module
+    from tocsin.notify import records
+
+    monkeypatch.setattr(lanes_module, "FAULT_PAUSE", 0.01)
+    broken = iter([OSError("the database is away"), OSError("still")])
+    original = records.write
+
+    def write(*given: Any) -> int:
+        error = next(broken, None)
+        if error:
+            raise error
+        return original(*given)
+
+    monkeypatch.setattr(records, "write", write)
+    event = world.fire(world.rule({"channel_id": world.channel()}))
+    world.deliver()
+    assert len(channels.deliveries) == 1
+    assert world.outcomes(event) == {"Ops": [1]}
+
+
+def test_the_thread_wakes_for_events_and_survives_a_database_that_is_away(
+    world: World, channels: Journal, monkeypatch
+) -> None:
+    dispatcher, lanes = world.side()
+    outbox = world.app.core.get(Outbox)
+    failures = iter([OSError("away")])
+    pending, failed = outbox.pending, threading.Event()
+
+    def once(*given: Any) -> Any:
+        error = next(failures, None)
+        if error:
+            failed.set()
+            raise error
+        return pending(*given)
+
+    monkeypatch.setattr(outbox, "pending", once)
+    dispatcher.start()
+    assert failed.wait(10)
+    event = world.fire(world.rule({"channel_id": world.channel()}))
+    outbox.ready.set()
+    channels.wait_for(1)
+    assert lanes.wait_idle(10)
+    dispatcher.stop(10)
+    assert world.outcomes(event) == {"Ops": [1]}
+    assert world.metric("svc_notify_internal_errors_total", stage="dispatch") == 1
