@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tocsin.plugin import Sidecar
+from tocsin.plugin import SettingsError, Sidecar
 from tocsin_tsdb.address import PREFIX
 from tocsin_tsdb.settings import EmbeddedTsdbSettings, StoreSettings, understand
+from tocsin_tsdb.storage.directory import lock
+from tocsin_tsdb.storage.errors import StoreUnusable
 
 if TYPE_CHECKING:
     from tocsin_tsdb.api.options import ApiOptions
@@ -22,8 +24,13 @@ class StoreSidecar(Sidecar):
     settings = (EmbeddedTsdbSettings,)
 
     def enabled(self, core: Any) -> bool:
-        """Return whether the store is switched on."""
+        """Return whether the store is switched on. A data directory that cannot be used stops the start: raises SettingsError."""
         section: EmbeddedTsdbSettings = core.settings[EmbeddedTsdbSettings]
+        if section.enable:
+            try:
+                lock(understand(section).directory).close()
+            except StoreUnusable as error:
+                raise SettingsError(f"EmbeddedTSDB.Dir: {error}") from None
         return section.enable
 
     def run(self, core: Any, stopping: threading.Event, ready: Callable[[], None]) -> None:

@@ -8,14 +8,10 @@ metadata.json   what senders say about metric families
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import IO
 
 import numpy as np
 from prometheus_client import CollectorRegistry
@@ -25,6 +21,7 @@ from tocsin_tsdb.storage import wire
 from tocsin_tsdb.storage.block import Block, FileReader
 from tocsin_tsdb.storage.blockset import BlockSet
 from tocsin_tsdb.storage.build import BlockBuilder
+from tocsin_tsdb.storage.directory import lock
 from tocsin_tsdb.storage.duck import Parquet
 from tocsin_tsdb.storage.errors import CorruptBlock, MalformedWrite, StoreUnusable
 from tocsin_tsdb.storage.head import Head, Outcome
@@ -51,7 +48,7 @@ class Store:
         self.options = options
         self.metrics = StoreMetrics(registry)
         self.clock = clock
-        self._lock_file = _lock(options.directory)
+        self._lock_file = lock(options.directory)
         self.files = FileReader(
             Parquet(options.duckdb_memory, options.duckdb_threads, options.directory / "spill"),
             HotFiles(options.hot_bytes),
@@ -264,20 +261,3 @@ class WriteGate:
         with self._condition:
             self._closed = False
             self._condition.notify_all()
-
-
-def _lock(directory: Path) -> IO[bytes]:
-    """Create and lock the data directory. Raises StoreUnusable with what is wrong."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        file = (directory / "LOCK").open("wb")
-    except OSError as error:
-        raise StoreUnusable(f"data directory {directory} cannot be written: {error.strerror}") from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.close()
-        raise StoreUnusable(f"data directory {directory} is locked by another process") from error
-    file.write(str(os.getpid()).encode())
-    file.flush()
-    return file
