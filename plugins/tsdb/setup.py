@@ -5,7 +5,10 @@ import os
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 
-extensions = cythonize([Extension("tocsin_tsdb.storage._wire", ["tocsin_tsdb/storage/_wire.pyx"])], language_level=3)
+extensions = cythonize(
+    [Extension(f"tocsin_tsdb.storage.{name}", [f"tocsin_tsdb/storage/{name}.pyx"]) for name in ("_wire", "_ranges")],
+    language_level=3,
+)
 for extension in extensions:
     # Set afterwards, because cythonize does not keep it.
     extension.optional = os.environ.get("TOCSIN_REQUIRE_COMPILED") != "1"
@@ -13,11 +16,5 @@ for extension in extensions:
 setup(
     packages=find_packages(include=["tocsin_tsdb*"]),
     package_data={"tocsin_tsdb": ["py.typed", "**/*.pyx"]},
-    ext_modules=cythonize(
-        [
-            Extension(f"tocsin_tsdb.storage.{name}", [f"tocsin_tsdb/storage/{name}.pyx"], optional=True)
-            for name in ("_wire", "_ranges")
-        ],
-        language_level=3,
-    ),
+    ext_modules=extensions,
 )
