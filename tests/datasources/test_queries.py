@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.datasources.queries import effective_step
-from tocsin.plugin import DatasourceError, MetricQuery, Series
-from tocsin.plugin.testkit import TestApp, dat, err
+from tocsin.plugin import DatasourceError, MetricQuery, Series, SettingsError
+from tocsin.plugin.testkit import AppFactory, TestApp, dat, err
 
 
 @pytest.mark.parametrize(
@@ -129,3 +129,25 @@ def test_a_batch_needs_a_datasource_that_exists(app: TestApp) -> None:
     assert err(batch(app, "instant", datasource_id=77, queries=queries)) == "no such datasource id: 77"
     assert "datasource_id" in err(batch(app, "instant", queries=queries))
     assert "queries" in err(batch(app, "instant", datasource_id=1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"MaxPoints": 0}, "Datasource.MaxPoints: got 0, expected a number of at least 1"),
+        ({"DeniedNetworks": ["10.0.0.0/33"]}, "Datasource.DeniedNetworks: got ['10.0.0.0/33'], expected networks like"),
+        ({"CheckTimeout": 0}, "Datasource.CheckTimeout"),
+    ],
+)
+def test_settings_that_cannot_work_stop_the_start(make_app: AppFactory, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        make_app(settings={"Datasource": settings})
+    assert message in str(caught.value)
+
+
+def test_the_number_of_points_is_a_setting(make_app: AppFactory, plugin: Any, journal: Any) -> None:
+    app = make_app(plugins=[plugin], settings={"Datasource": {"MaxPoints": 10}}, start="http")
+    body = {"name": "s", "plugin_type": "store", "http": {"url": "http://127.0.0.1:9"}}
+    saved = dat(app.root.post("/api/svc/datasource/upsert", body))["id"]
+    answer = batch(app, "range", datasource_id=saved, queries=[{"query": "a", "start": 100, "end": 200, "step": 1}])
+    assert (answer.json()["truncated"], answer.json()["steps"]) == (True, [10.0])

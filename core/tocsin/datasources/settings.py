@@ -43,7 +43,9 @@ class DatasourceSettings:
         "MaxOverdueCalls", 8, "calls past their time at one datasource before it is given no more", check=at_least(1)
     )
     proxy_timeout: int = key("ProxyTimeout", 300, "seconds a request through the proxy may take", check=at_least(1))
-    max_points: int = key("MaxPoints", 1000, "points per series of a range query that names no max_points")
+    max_points: int = key(
+        "MaxPoints", 1000, "points per series of a range query that names no max_points", check=at_least(1)
+    )
 
     def networks(self) -> tuple[Any, ...]:
         """Return the denied networks in a form that addresses can be looked up in."""
