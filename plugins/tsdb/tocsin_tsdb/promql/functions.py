@@ -10,7 +10,18 @@ import numpy as np
 from . import labelfunctions, nodes, overtime, rates, selectors
 from .context import Evaluation
 from .elementwise import MATH, TIME_PARTS, clamp, round_to
-from .frames import SAME_LABELS, Frame, RangeVector, Row, Text, Value, Windows, merge_same_labels, without_name
+from .frames import (
+    SAME_LABELS,
+    Frame,
+    RangeVector,
+    Row,
+    Text,
+    Value,
+    Windows,
+    empty_frame,
+    merge_same_labels,
+    without_name,
+)
 from .histograms import fractions, quantile_rows
 from .info import enrich
 from .interface import METRIC_NAME, BoolArray, ExecutionError, Float64Array
@@ -200,6 +211,12 @@ def _timestamp(this: FunctionCall) -> Frame:
     return vector.nameless(np.broadcast_to(this.ev.times / 1000, vector.values.shape))
 
 
+def _start_timestamp(this: FunctionCall) -> Frame:
+    """The store keeps no start times, and a sample without one has no place in the answer."""
+    this.frame(0)
+    return empty_frame(this.ev.steps)
+
+
 def _scalar(this: FunctionCall) -> Row:
     vector = this.frame(0)
     single = vector.present.sum(axis=0) == 1
@@ -297,6 +314,7 @@ _OTHERS: dict[str, Callable[[FunctionCall], Value]] = {
     "sort_by_label_desc": _sort_by_label,
     "sort_desc": lambda this: labelfunctions.sort_by_value(this.frame(0), descending=True),
     "start": _constant(lambda ev: ev.start_ms / 1000),
+    "start_timestamp": _start_timestamp,
     "step": _constant(lambda ev: ev.step_ms / 1000),
     "time": lambda this: Row(this.ev.times / 1000),
     "timestamp": _timestamp,

@@ -12,7 +12,8 @@ from .frames import Frame, label_value, make_labels, merge_same_labels
 from .interface import METRIC_NAME, BoolArray, ExecutionError, Labels
 from .regex import Match, Regex, compile_regex
 
-_REFERENCE = re.compile(r"\$(?:(\$)|\{([^{}]*)\}|(\w+))?", re.ASCII)
+_REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))?")
+_GROUP_NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -43,8 +44,8 @@ def expand(regex: Regex, match: Match, template: str, text: str) -> str:
             return "$"
         name = reference[2] or reference[3]
         if not name:
-            return reference[0] if reference[2] is None else ""
-        group = int(name) if name.isdigit() else regex.groupindex.get(name, -1)
+            return reference[0]
+        group = int(name) if _GROUP_NUMBER.fullmatch(name) else regex.groupindex.get(name, -1)
         if not 0 <= group <= regex.groups:
             return ""
         start, end = match.span(group)

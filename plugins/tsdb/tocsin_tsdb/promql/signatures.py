@@ -34,6 +34,7 @@ _VECTOR_TO_VECTOR = [
     "sort",
     "sort_desc",
     "sqrt",
+    "start_timestamp",
     "tan",
     "tanh",
     "timestamp",
