@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import gzip
 import ipaddress
+import socket
 import ssl
 import threading
 import time
@@ -77,6 +79,33 @@ def test_faults_end_in_time_with_their_kind(client: HttpClient, http_sink: HttpS
     assert f"127.0.0.1:{http_sink.port}" in str(caught.value)
     assert "object at 0x" not in str(caught.value)
     assert client.request("GET", "/x").status == 200
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nX-Long: ", b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_head_or_body_that_trickles_byte_by_byte_ends_in_time(head: bytes, stream: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        stopping = threading.Event()
+
+        def trickle() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(head)
+                while not stopping.wait(0.02):
+                    connection.sendall(b"x")
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        client = connect(f"http://127.0.0.1:{server.getsockname()[1]}", timeout=0.3)
+        started = time.monotonic()
+        with pytest.raises(HttpError) as caught:
+            _ = list(client.open("GET", "/", limit=0.3)) if stream else client.request("GET", "/")
+        assert caught.value.kind == "timeout"
+        assert time.monotonic() - started < 1.3
+        stopping.set()
+        thread.join(10)
+        client.close()
 
 
 def test_nobody_there_is_named() -> None:

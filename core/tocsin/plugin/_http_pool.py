@@ -24,6 +24,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from tocsin.plugin._errors import HttpError
 from tocsin.plugin._http import is_denied
+from tocsin.plugin._http_deadline import TimedReader, TimedResponse
 from tocsin.plugin._http_post import BrokenAnswerError, Exchange, head_of
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ class _Watched:
     denied: tuple[Network, ...] = ()
     handshake_timeout = 0.0
     idle_timeout = 0.0
+    timeout: float
     _used = 0.0
+    _reader: TimedReader
 
     def _new_conn(self) -> socket.socket:
         sock: socket.socket = super()._new_conn()  # type: ignore[misc]
@@ -70,7 +73,15 @@ class _Watched:
 
     def getresponse(self) -> Any:
         self._used = time.monotonic()
-        return super().getresponse()  # type: ignore[misc]
+        answer = super().getresponse()  # type: ignore[misc]
+        answer.tocsin_reader = self._reader
+        return answer
+
+    def response_class(self, sock: socket.socket, *_: Any, **options: Any) -> TimedResponse:
+        """Make the answer that http.client reads into; by now the timeout is the one for the answer."""
+        response = TimedResponse(sock, time.monotonic() + self.timeout, **options)
+        self._reader = response.reader
+        return response
 
     @property
     def is_connected(self) -> bool:
@@ -187,9 +198,7 @@ class Transport:
         late = HttpError(f"{host}: the answer did not end in time", kind="timeout")
         if left <= 0:
             raise late
-        connection = response.connection
-        if connection is not None and connection.sock is not None:
-            connection.sock.settimeout(left)
+        response.tocsin_reader.deadline = deadline
         try:
             piece: bytes = response.read1(size, decode_content=decode)
         except faults.TimeoutError:
