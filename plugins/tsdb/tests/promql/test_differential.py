@@ -29,7 +29,7 @@ HAND_WRITTEN = [
 ]
 INSTANTS = [BASE_MS + minutes * 60_000 + QUERY_RESIDUE_MS for minutes in (3, 31, 58)]
 RANGE = (BASE_MS + 120_000 + QUERY_RESIDUE_MS, BASE_MS + DURATION_MS - 60_000 + QUERY_RESIDUE_MS, 47_000)
-RELATIVE_TOLERANCE = 1e-11
+RELATIVE_TOLERANCE = 1e-12
 _ITEM_NUMBER = re.compile(r'"<Item \d+>" ')  # 2.42 shows an internal number before some operators
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -73,9 +73,10 @@ def group_sums(values: Float64Array, ids: Int64Array) -> tuple[Float64Array, Flo
 def _average_without_overflow(
     mean: Float64Array, total: Float64Array, values: Float64Array, present: BoolArray, starts: Int64Array
 ) -> None:
-    """Where the sum left the finite numbers, average incrementally, row by row of the group."""
+    """Where the sum of finite numbers is not finite any more, average incrementally, row by row of the group."""
     ends = np.append(starts[1:], len(values))
-    for group, step in zip(*np.nonzero(np.isinf(total)), strict=True):
+    infinite = np.logical_or.reduceat(np.isinf(values) & present, starts, axis=0)
+    for group, step in zip(*np.nonzero(np.isinf(total) & ~infinite), strict=True):
         rows = slice(starts[group], ends[group])
         average = 0.0
         for count, value in enumerate(values[rows, step][present[rows, step]].tolist(), start=1):
@@ -86,16 +87,13 @@ def _average_without_overflow(
 def _quantiles(values: Float64Array, present: BoolArray, starts: Int64Array, q: Float64Array) -> Float64Array:
     """Groups of equal size are sorted together; absent values sort behind all others."""
     sizes = np.diff(np.append(starts, len(values)))
-    steps = values.shape[1]
-    result = np.zeros((len(starts), steps))
+    result = np.zeros((len(starts), values.shape[1]))
     padded = np.where(present, values, np.inf)
     for size in np.unique(sizes):
         chosen = np.flatnonzero(sizes == size)
         rows = starts[chosen][:, None] + np.arange(size)
-        cube = np.moveaxis(padded[rows], 1, 2)  # [groups, steps, size]
-        counts = np.maximum(present[rows].sum(axis=1), 1)
-        for level in np.unique(q):
-            at = q == level if level == level else np.isnan(q)
-            flat = cube[:, at].reshape(-1, size)
-            result[np.ix_(chosen, at)] = sorted_quantile(flat, counts[:, at].ravel(), level).reshape(-1, at.sum())
+        flat = np.moveaxis(padded[rows], 1, 2).reshape(-1, size)  # [groups x steps, size]
+        counts = np.maximum(present[rows].sum(axis=1), 1).ravel()
+        levels = np.tile(q, len(chosen))
+        result[chosen] = sorted_quantile(flat, counts, levels).reshape(len(chosen), -1)
     return result

@@ -71,11 +71,11 @@ def fold(
 
 
 def fold_padded(
-    windows: Windows, control: Control, function: Callable[[Float64Array, Int64Array], Float64Array]
+    windows: Windows, control: Control, function: Callable[[Float64Array, Chunk], Float64Array]
 ) -> Float64Array:
     """Like `fold`, for functions that need a window's samples side by side.
 
-    `function` gets [windows x longest] values, padded with +Inf, and the lengths; it may overwrite the values.
+    `function` gets [windows x longest] values, padded with +Inf, and the chunk; it may overwrite the values.
     """
     out = np.zeros(windows.low.size)
     for chunk in chunks(windows, windows.counts > 0, control, _GATHER_SAMPLES):
@@ -84,7 +84,7 @@ def fold_padded(
         padded = windows.values[index]
         if chunk.counts[-1] < chunk.counts[0]:
             padded[place >= chunk.counts[:, None]] = np.inf
-        out[chunk.cells] = function(padded, chunk.counts)
+        out[chunk.cells] = function(padded, chunk)
     return out.reshape(windows.low.shape)
 
 

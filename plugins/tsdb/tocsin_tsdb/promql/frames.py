@@ -19,7 +19,7 @@ _METADATA_LABELS = frozenset((METRIC_NAME, "__type__", "__unit__"))
 class Frame:
     """An instant vector at every step: `values` and `present` are [series x steps]; no two rows share their labels.
 
-    Where `present` is false, `values` is arbitrary (but finite or not, it costs nothing: errors are masked).
+    Where `present` is false, `values` is arbitrary.
     """
 
     labels: list[Labels]

@@ -106,14 +106,13 @@ class Call(Node):
 
 @dataclass(slots=True)
 class Aggregate(Node):
-    """`operator by (grouping) (param, expr)`; `grouped` tells whether there was a clause at all."""
+    """`operator by (grouping) (param, expr)`, or `without`; no clause at all is the same as `by ()`."""
 
     operator: str
     expr: Expr
     param: Expr | None
     grouping: tuple[str, ...]
     without: bool
-    grouped: bool
     kind: ClassVar[Kind] = "vector"
 
 

@@ -128,54 +128,40 @@ def variance(windows: Windows, control: Control) -> Float64Array:
 def quantile(windows: Windows, control: Control, q: Float64Array) -> Float64Array:
     """Return the q-quantile of every window; q is [steps]."""
     per_cell = np.broadcast_to(q, windows.low.shape).ravel()
-    if len(q) and (q == q[0]).all():
-        return fold_padded(windows, control, lambda rows, counts: sorted_quantile(rows, counts, q[0]))
-    return _quantile_by_cell(windows, control, per_cell)
+    return fold_padded(windows, control, lambda rows, chunk: sorted_quantile(rows, chunk.counts, per_cell[chunk.cells]))
 
 
-def _quantile_by_cell(windows: Windows, control: Control, per_cell: Float64Array) -> Float64Array:
-    out = np.zeros(windows.low.shape)
-    for q in np.unique(per_cell):
-        chosen = per_cell.reshape(out.shape) == q if q == q else np.isnan(per_cell).reshape(out.shape)
-        result = fold_padded(windows, control, lambda rows, counts, q=q: sorted_quantile(rows, counts, q))  # type: ignore[misc]
-        out[chosen] = result[chosen]
-    return out
-
-
-def sorted_quantile(rows: Float64Array, counts: Int64Array, q: float | np.float64) -> Float64Array:
-    """Return the q-quantile of each row's first `counts` values, interpolated; NaN sorts below everything.
+def sorted_quantile(rows: Float64Array, counts: Int64Array, q: Float64Array) -> Float64Array:
+    """Return the q-quantile (one per row) of each row's first `counts` values, interpolated; NaN sorts below all else.
 
     Rows are padded with +Inf and are overwritten.
     """
-    if q != q:
-        return np.full(len(rows), np.nan)
-    if q < 0 or q > 1:
-        return np.full(len(rows), -np.inf if q < 0 else np.inf)
     nan = np.isnan(rows)
     nans = nan.sum(axis=1)
     if nans.any():
         rows[nan] = -np.inf
     rows.sort(axis=1)
-    rank = q * (counts - 1)
-    lower = np.maximum(np.floor(rank), 0).astype(np.int64)
+    rank = np.where((q >= 0) & (q <= 1), q, 0.0) * (counts - 1)
+    lower = np.floor(rank).astype(np.int64)
     upper = np.minimum(lower + 1, counts - 1)
-    weight = rank - np.floor(rank)
+    weight = rank - lower
     line = np.arange(len(rows))
     low_value = np.where(lower < nans, np.nan, rows[line, lower])
     high_value = np.where(upper < nans, np.nan, rows[line, upper])
-    result: Float64Array = low_value * (1 - weight) + high_value * weight
-    return result
+    result = low_value * (1 - weight) + high_value * weight
+    result = np.where(q < 0, -np.inf, np.where(q > 1, np.inf, result))
+    return np.where(np.isnan(q), np.nan, result)
 
 
 def median_deviation(windows: Windows, control: Control) -> Float64Array:
     """Return the median of the absolute deviations from the median."""
 
-    def deviation(rows: Float64Array, counts: Int64Array) -> Float64Array:
-        middle = sorted_quantile(rows.copy(), counts, 0.5)
-        rows -= middle[:, None]
+    def deviation(rows: Float64Array, chunk: Chunk) -> Float64Array:
+        half = np.full(len(rows), 0.5)
+        rows -= sorted_quantile(rows.copy(), chunk.counts, half)[:, None]
         np.abs(rows, out=rows)
-        rows[np.arange(rows.shape[1]) >= counts[:, None]] = np.inf
-        return sorted_quantile(rows, counts, 0.5)
+        rows[np.arange(rows.shape[1]) >= chunk.counts[:, None]] = np.inf
+        return sorted_quantile(rows, chunk.counts, half)
 
     return fold_padded(windows, control, deviation)
 

@@ -255,7 +255,7 @@ class _Parser:
             message = "wrong number of arguments for aggregate expression provided"
             raise self._error(span.start, f"{message}, expected {expected}, got {len(args)}")
         param = args[0] if expected == 2 else None
-        return nodes.Aggregate(span, operator.kind, args[-1], param, grouping or (), without, grouping is not None)
+        return nodes.Aggregate(span, operator.kind, args[-1], param, grouping or (), without)
 
     # Selectors
 
