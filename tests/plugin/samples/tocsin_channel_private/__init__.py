@@ -1,0 +1,3 @@
+"""A channel plugin that reaches into core."""
+
+from tocsin.store.vault import Vault  # noqa: F401 - the point of this plugin
