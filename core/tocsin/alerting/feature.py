@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tocsin.access.directory import Directory
 from tocsin.access.neighbours import GroupHooks, HostLookup
-from tocsin.alerting import routes
+from tocsin.alerting import routes, service_routes
 from tocsin.alerting.builder import GroupNames, Surroundings
 from tocsin.alerting.engine import Engine, Submit, asker
 from tocsin.alerting.judge import QueryJudge
@@ -106,7 +106,9 @@ class Alerting(Feature):
 
     def routes(self, core: Core) -> Iterable[Route]:
         """Return the rows of the rule and engine endpoints."""
-        return routes.routes()
+        yield from routes.routes()
+        if core.http.api_for_service.enable:
+            yield from service_routes.service_rows()
 
     def start(self, core: Core, role: str) -> None:
         """Start the engine in the engine process."""

@@ -104,6 +104,15 @@ def alive(now: int) -> list[dict[str, Any]]:
     ]
 
 
+def note_beat(instance: str, cluster: str, datasource_id: int, now: int) -> None:
+    """Insert or refresh one heartbeat row."""
+    mine = (EngineBeat.instance == instance) & (EngineBeat.engine_cluster == cluster)
+    fresh = EngineBeat.update(clock=now).where(mine, EngineBeat.datasource_id == datasource_id).execute()
+    if not fresh:
+        row = {"instance": instance, "engine_cluster": cluster, "datasource_id": datasource_id, "clock": now}
+        EngineBeat.insert(row).on_conflict_ignore().execute()
+
+
 def instance_name(ip: str, port: int) -> str:
     """Return the name of this engine, ``<ip>:<port>``; without ``ip`` the address towards the outside is used."""
     return f"{ip or outbound_address()}:{port}"

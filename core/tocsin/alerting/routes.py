@@ -78,10 +78,7 @@ def list_of_groups(ctx: Context) -> Any:
     end = ctx.query_int("etime", 0) or int(ctx.core.clock())
     start = ctx.query_int("stime", 0)
     counts = active_per_rule([rule["id"] for rule in found], start if 0 < start < end else end - MONTH, end)
-    return [
-        {**rule, **_datasource_ids(ctx, rule), "cur_event_count": counts.get(rule["id"], 0)}
-        for rule in _listed(ctx, found)
-    ]
+    return [{**rule, "cur_event_count": counts.get(rule["id"], 0)} for rule in listed_with_sources(ctx, found)]
 
 
 def list_of_group(ctx: Context) -> Any:
@@ -157,8 +154,7 @@ def replace(ctx: Context) -> None:
 
 def get(ctx: Context) -> Any:
     """One rule with the datasources that it selects."""
-    rule = _readable(ctx)
-    return {**_listed(ctx, [rule])[0], **_datasource_ids(ctx, rule)}
+    return listed_with_sources(ctx, [_readable(ctx)])[0]
 
 
 def get_pure(ctx: Context) -> Any:
@@ -250,6 +246,11 @@ def _listed(ctx: Context, rules: Sequence[Rule]) -> list[Rule]:
             }
         )
     return listed
+
+
+def listed_with_sources(ctx: Context, rules: Sequence[Rule]) -> list[Rule]:
+    """Return rules as lists show them, each with the datasources that it selects."""
+    return [{**rule, **_datasource_ids(ctx, rule)} for rule in _listed(ctx, rules)]
 
 
 def _datasource_ids(ctx: Context, rule: Rule) -> dict[str, list[int]]:

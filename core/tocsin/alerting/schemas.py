@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from marshmallow import EXCLUDE, Schema, fields, pre_load
+from marshmallow import EXCLUDE, Schema, fields, pre_load, validate
 
 
 def _int(default: int = 0) -> fields.Integer:
@@ -90,6 +90,21 @@ class AlertRuleSchema(_Loose):
                 if isinstance(value, bool) and isinstance(self.fields.get(name), fields.Integer):
                     data = {**data, name: str(value).lower()}
         return data
+
+
+class ServiceRuleSchema(AlertRuleSchema):
+    """A rule as sent by automation, which says in whose name it acts."""
+
+    create_by = _text()
+    update_by = _text()
+
+
+class BeatSchema(_Loose):
+    """The heartbeat of an engine that has no database."""
+
+    instance = fields.String(required=True, validate=validate.Length(1, 128))
+    engine_cluster = fields.String(load_default="", validate=validate.Length(max=128))
+    datasource_id = _int()
 
 
 class FieldsSchema(_Loose):

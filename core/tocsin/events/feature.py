@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tocsin.access.neighbours import ActiveEventCount
 from tocsin.app.sections import CenterSettings
 from tocsin.datasources.settings import AnonymousAccess
-from tocsin.events import routes, views
+from tocsin.events import routes, service_routes, views
 from tocsin.events.cleaning import HistoryCleaner, delete_before
 from tocsin.events.journal import EventJournal
 from tocsin.events.models import ActiveEvent, AggregationView, EventSequence, HistoryEvent, OutboxEvent
@@ -66,7 +66,9 @@ class Events(Feature):
 
     def routes(self, core: Core) -> Iterable[Route]:
         """Return the event endpoints."""
-        return routes.routes(open_details=core.settings[AnonymousAccess].alert_detail)
+        yield from routes.routes(open_details=core.settings[AnonymousAccess].alert_detail)
+        if core.http.api_for_service.enable:
+            yield from service_routes.service_rows()
 
     def stop(self, core: Core, role: str) -> None:
         """End a clean-up that is under way."""

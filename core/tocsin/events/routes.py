@@ -174,7 +174,9 @@ def delete_views(ctx: Context) -> None:
 
 
 def visible_groups(ctx: Context) -> Collection[int] | None:
-    """Return the business groups whose events the caller sees, ``None`` for all."""
+    """Return the business groups whose events the caller sees, ``None`` for all, as the service API does."""
+    if ctx.caller is None:
+        return None
     directory = ctx.core.get(Directory)
     if ctx.query_bool("my_groups"):
         return own_groups(directory, ctx.user)

@@ -133,6 +133,17 @@ def delete_active(ids: Iterable[int]) -> None:
     ActiveEvent.delete().where(ActiveEvent.id.in_(list(ids))).execute()
 
 
+def delete_by_hash(key: str) -> None:
+    """Remove the active event with a hash."""
+    ActiveEvent.delete().where(ActiveEvent.hash == key).execute()
+
+
+def active_id(key: str) -> int:
+    """Return the id of the active event with a hash, 0 when there is none."""
+    row = ActiveEvent.get_or_none(ActiveEvent.hash == key)
+    return row.id if row is not None else 0
+
+
 def counts(groups: Collection[int] | None, now: float) -> dict[str, int]:
     """Return the numbers of ``/alert-cur-events/stats``; days and weeks begin in local time."""
     today = dt.datetime.fromtimestamp(now).astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
