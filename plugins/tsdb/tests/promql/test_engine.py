@@ -76,6 +76,14 @@ def test_too_many_samples(store: MemoryStore, query: str) -> None:
     Engine(store, max_samples=enough).instant(query, 3_600_000)
 
 
+def test_samples_of_finished_parts_do_not_count(store: MemoryStore) -> None:
+    one = Engine(store).range("m_total", 0, 3_600_000, 60_000).stats.peak
+    many = Engine(store).range(" or ".join(["m_total"] * 50), 0, 3_600_000, 60_000).stats.peak
+    assert many < 4 * one
+    nested = Engine(store).range("sum(rate(m_total[5m])) + sum(rate(m_total[5m]))", 0, 3_600_000, 60_000).stats.peak
+    assert nested < 2 * one + 2 * 61
+
+
 def test_the_store_is_told_what_is_left(store: MemoryStore) -> None:
     limits: list[int] = []
 

@@ -38,9 +38,10 @@ class Budget:
         if self.held > self.limit:
             raise TooManySamples
 
-    def release(self, samples: int) -> None:
-        """Account for samples that are not needed any more."""
-        self.held -= samples
+    def keep(self, held_before: int, samples: int) -> None:
+        """Account for the end of a piece of work that leaves so many samples behind and nothing else."""
+        self.held = held_before
+        self.hold(samples)
 
     def stats(self) -> SampleStats:
         """Return what the query used."""
@@ -123,5 +124,4 @@ class Evaluation:
     def spread(self, frame: Frame) -> Frame:
         """Repeat a one-step frame over all steps."""
         shape = (len(frame.labels), self.steps)
-        self.budget.hold(max(0, shape[0] * (self.steps - 1)))
         return Frame(frame.labels, np.broadcast_to(frame.values, shape), np.broadcast_to(frame.present, shape))

@@ -34,10 +34,16 @@ _FIRST_INT64_OVERFLOW = float(1 << 63)
 
 
 def evaluate(ev: Evaluation, expr: nodes.Expr) -> Value:
-    """Evaluate an expression at `ev.times`."""
+    """Evaluate an expression at `ev.times`; of what that needed, only the value stays in the budget."""
     ev.control.check()
-    if ev.steps > 1 and isinstance(expr, nodes.Aggregate | nodes.Binary | nodes.Call) and _is_fixed(expr):
-        return _evaluate_once(ev, expr)
+    held = ev.budget.held
+    fixed = ev.steps > 1 and isinstance(expr, nodes.Aggregate | nodes.Binary | nodes.Call) and _is_fixed(expr)
+    value = _evaluate_once(ev, expr) if fixed else _evaluate(ev, expr)
+    ev.budget.keep(held, value.cells)
+    return value
+
+
+def _evaluate(ev: Evaluation, expr: nodes.Expr) -> Value:
     match expr:
         case nodes.NumberLiteral():
             return Row(np.full(ev.steps, expr.value))
@@ -102,9 +108,7 @@ def _subquery(ev: Evaluation, node: nodes.Subquery) -> RangeVector:
     offsets = np.concatenate(([0], np.cumsum(inner.present.sum(axis=1)))).astype(np.int64)
     samples = inner.values[rows, columns]
     ev.budget.hold(len(samples))
-    ev.budget.release(inner.values.size)
-    held = len(samples)
-    return RangeVector(inner.labels, times[columns], samples, offsets, ends, ev.times, node.range_ms, held)
+    return RangeVector(inner.labels, times[columns], samples, offsets, ends, ev.times, node.range_ms)
 
 
 def _unary(ev: Evaluation, node: nodes.Unary) -> Value:
@@ -119,13 +123,14 @@ def _unary(ev: Evaluation, node: nodes.Unary) -> Value:
 
 def _binary(ev: Evaluation, node: nodes.Binary) -> Value:
     first, operations = nodes.chain(node)
+    held = ev.budget.held
     value = evaluate(ev, first)
     for operation in operations:
         right = evaluate(ev, operation.right)
         assert isinstance(value, Frame | Row)
         assert isinstance(right, Frame | Row)
         value = binary(operation, value, right)
-        ev.control.check()
+        ev.budget.keep(held, value.cells)
     return value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,11 @@ class Frame:
         """Number of steps."""
         return int(self.values.shape[1])
 
+    @property
+    def cells(self) -> int:
+        """What the matrix counts for in the query's budget."""
+        return self.values.size
+
     def take(self, rows: Int64Array | list[int]) -> Frame:
         """Return the given rows."""
         return Frame([self.labels[row] for row in rows], self.values[rows], self.present[rows])
@@ -50,6 +55,7 @@ class Row:
     """A scalar at every step: `values` is [steps]."""
 
     values: Float64Array
+    cells: ClassVar[int] = 0
 
 
 @dataclass(slots=True)
@@ -57,6 +63,7 @@ class Text:
     """A string."""
 
     value: str
+    cells: ClassVar[int] = 0
 
 
 @dataclass(slots=True)
@@ -65,7 +72,6 @@ class RangeVector:
 
     Samples are in CSR form as in `Selection`, staleness markers removed. The window of step s covers the times
     (ends[s] - range_ms, ends[s]]. `times` are the steps themselves, which differ from `ends` under `offset` and `@`.
-    `held` is what the samples count for in the query's budget.
     """
 
     labels: list[Labels]
@@ -75,7 +81,11 @@ class RangeVector:
     ends: Int64Array
     times: Int64Array
     range_ms: int
-    held: int
+
+    @property
+    def cells(self) -> int:
+        """What the samples count for in the query's budget."""
+        return self.values.size
 
 
 @dataclass(slots=True)

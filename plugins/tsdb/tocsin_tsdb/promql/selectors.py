@@ -27,7 +27,7 @@ def reference_times(ev: Evaluation, at: nodes.At | None, offset_ms: int | None) 
 
 
 def fetch(ev: Evaluation, selector: nodes.VectorSelector, after_ms: int, until_ms: int) -> Selection:
-    """Read the samples in (after_ms, until_ms] from the store; the caller releases them from the budget."""
+    """Read the samples in (after_ms, until_ms] from the store, as many as the budget has left."""
     ev.control.check()
     selection = ev.queryable.select(selector.matchers, after_ms + 1, until_ms, max_samples=max(0, ev.budget.left))
     ev.budget.hold(len(selection.values))
@@ -66,7 +66,6 @@ def instant(ev: Evaluation, selector: nodes.VectorSelector, *, stamps: bool = Fa
             present &= ~stale[index]
         frame.present[rows] = present
         frame.values[rows] = found if stamps else values[index]
-    ev.budget.release(len(selection.values))
     ev.budget.total += int(np.count_nonzero(frame.present))
     return frame
 
@@ -77,12 +76,11 @@ def range_vector(ev: Evaluation, node: nodes.MatrixSelector) -> RangeVector:
     ends = reference_times(ev, selector.at, selector.offset_ms)
     selection = fetch(ev, selector, int(ends[0]) - node.range_ms, int(ends[-1]))
     timestamps, values, offsets = selection.timestamps, selection.values, selection.offsets
-    held = len(values)
     stale = is_stale(values)
     if stale.any():
         kept = np.concatenate(([0], np.cumsum(~stale)))
         timestamps, values, offsets = timestamps[~stale], values[~stale], kept[offsets]
-    return RangeVector(selection.labels, timestamps, values, offsets, ends, ev.times, node.range_ms, held)
+    return RangeVector(selection.labels, timestamps, values, offsets, ends, ev.times, node.range_ms)
 
 
 def row_blocks(rows: int, steps: int, samples: int) -> Iterator[slice]:
@@ -111,13 +109,12 @@ Kernel: TypeAlias = Callable[[Windows], tuple[Float64Array, BoolArray]]
 
 
 def apply(ev: Evaluation, vector: RangeVector, kernel: Kernel) -> tuple[Float64Array, BoolArray]:
-    """Run a kernel over all windows and let go of the samples; returns values and presence, [series x steps]."""
+    """Run a kernel over all windows; returns values and presence, [series x steps]."""
     shape = (len(vector.labels), len(vector.ends))
     ev.budget.hold(shape[0] * shape[1])
     values, present = np.empty(shape), np.empty(shape, dtype=np.bool_)
     for rows, block in windows(ev, vector):
         values[rows], present[rows] = kernel(block)
-    ev.budget.release(vector.held)
     return values, present
 
 
