@@ -437,8 +437,9 @@ def test_files_that_cannot_grow_refuse_writes_and_recover(now: int, tmp_path: Pa
 class Described:
     """A block as the planner sees it."""
 
-    def __init__(self, start: int, end: int, samples: int = 100) -> None:
-        self.meta: Any = type("Meta", (), {"start": start, "end": end, "samples": samples, "max_time": end - 1})
+    def __init__(self, start: int, end: int, samples: int = 100, max_time: int | None = None) -> None:
+        newest = end - 1 if max_time is None else max_time
+        self.meta: Any = type("Meta", (), {"start": start, "end": end, "samples": samples, "max_time": newest})
         self.size = samples
 
 
@@ -449,16 +450,21 @@ def test_planner_merges_finished_spans_and_many_small_parts() -> None:
     memtable.append(np.zeros(5, np.int32), times, np.zeros(5))
     assert [span.start for span in spans_of(memtable, 2, 54)] == [-2, 2, 8, 100]
     assert spans_of(memtable, 2, 54, most=2) == [Span(-54, 0), Span(0, 54), Span(54, 108)]
-    two, three = [Described(0, 2), Described(0, 2)], [Described(2, 4) for _ in range(3)]
-    assert next_merge(two, 2, 54, newest=1) is None
-    assert next_merge(two, 2, 54, newest=2) == (Span(0, 2), two)
-    assert next_merge(three, 2, 54, newest=3) is None
-    four = [*three, Described(2, 4)]
-    assert next_merge(four, 2, 54, newest=3) == (Span(2, 4), four)
-    assert next_merge([*three, Described(2, 4, 10**9)], 2, 54, newest=3) is None
+    two = [Described(0, 2), Described(0, 2)]
+    assert next_merge(two, 2, 54, settled=1) is None
+    assert next_merge(two, 2, 54, settled=2) == (Span(0, 2), two)
     row = [Described(0, 2), Described(2, 4), Described(4, 6)]
-    assert next_merge(row, 2, 54, newest=6) == (Span(0, 6), row)
-    assert next_merge([Described(0, 6), Described(6, 8)], 2, 54, newest=8) is None
+    assert next_merge(row, 2, 54, settled=6) == (Span(0, 6), row)
+    assert next_merge(row, 2, 54, settled=5) is None
+    assert next_merge([Described(0, 6), Described(6, 8)], 2, 54, settled=8) is None
+
+
+def test_planner_leaves_the_newest_part_of_a_range_alone() -> None:
+    parts = [Described(0, 20, max_time=time) for time in (3, 6, 9, 12)]
+    assert next_merge(parts[:3], 20, 60, settled=13) is None
+    assert next_merge(parts, 20, 60, settled=12) is None
+    assert next_merge(parts, 20, 60, settled=13) == (Span(0, 20), parts)
+    assert next_merge([*parts[:3], Described(0, 20, 10**9, 12)], 20, 60, settled=13) is None
 
 
 def test_meta_of_a_block_is_readable_json(make_box: MakeBox, now: int, tmp_path: Path) -> None:

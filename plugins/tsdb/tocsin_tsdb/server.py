@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import os
 import socket
@@ -25,6 +26,7 @@ from tocsin_tsdb.storage.store import Store
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 1024
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
 POLL_SECONDS = 1.0
 DRAIN_SECONDS = 20.0
 """How long running requests may take to finish when the process stops."""
@@ -44,6 +46,7 @@ def serve(
     """Serve until `stopping` is set, then finish requests and close the store. Raises StoreUnusable."""
     from waitress.server import create_server  # type: ignore[import-untyped]
 
+    _return_memory_early()
     disable_created_metrics()  # type: ignore[no-untyped-call] # the standard names are enough
     registry = CollectorRegistry()
     store = Store(store_options, registry, clock)
@@ -77,6 +80,14 @@ def serve(
         store.close()
         with contextlib.suppress(FileNotFoundError):
             socket_path.unlink()
+
+
+def _return_memory_early() -> None:
+    """Have the C library give large arrays back at once: they come and go with every query, and fragments of them would stay."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library: its own rules
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_THRESHOLD, 1 << 20)
+        mallopt(M_ARENA_MAX, 2)
 
 
 class HttpLoop:

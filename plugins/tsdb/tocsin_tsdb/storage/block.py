@@ -22,13 +22,12 @@ import numpy as np
 from tocsin_tsdb.storage import codec
 from tocsin_tsdb.storage.duck import Parquet
 from tocsin_tsdb.storage.errors import CorruptBlock
-from tocsin_tsdb.storage.hot import HotFile, HotFiles
+from tocsin_tsdb.storage.hot import BYTES_PER_SAMPLE, HotFile, HotFiles
 from tocsin_tsdb.storage.pieces import Piece, expand, narrow
 from tocsin_tsdb.storage.wal import sync_directory
 from tocsin_tsdb.storage.wire import Int32Array, Int64Array
 
 FORMAT = 1
-HOT_BYTES_PER_SAMPLE = 12
 NO_LIMIT = 1 << 40
 META, SERIES, TOMBSTONES = "meta.json", "series.parquet", "tombstones.json"
 
@@ -103,7 +102,7 @@ class FileReader:
             hot = self.hot.get(key)
         else:
             rows_begin = offsets
-            size = int(offsets[-1]) * HOT_BYTES_PER_SAMPLE
+            size = int(offsets[-1]) * BYTES_PER_SAMPLE
             hot = self.hot.get_or_load(key, size, lambda: self._load(path, file, rows_begin))
         if hot is not None:
             return hot.piece(wanted.positions, wanted.refs, wanted.start, wanted.end)

@@ -20,7 +20,7 @@ from tocsin_tsdb.storage.pieces import Merged, Piece, expand, merge
 from tocsin_tsdb.storage.wal import sync_directory
 from tocsin_tsdb.storage.wire import Int32Array, Int64Array
 
-ROWS_PER_FILE = 1 << 20
+ROWS_PER_FILE = 1 << 19
 UNFINISHED = ".unfinished"
 
 
@@ -80,6 +80,9 @@ class BlockBuilder:
         path.mkdir()
         try:
             return self._fill(name, path, plan)
+        except BaseException:
+            self._files.hot.forget(name)
+            raise
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
@@ -93,8 +96,12 @@ class BlockBuilder:
         for first, last in _ranges(counts[order], self._rows_per_file):
             part = self._samples(plan, sids[order[first : last + 1]])
             if len(part.sids):
-                files.append(self._write_samples(path, part, len(files), sum(len(done.sids) for done in parts)))
-                part.forget_samples(hot=plan.hot, first=files[-1].first)
+                file = self._write_samples(path, part, len(files), sum(len(done.sids) for done in parts))
+                if plan.hot:
+                    hot = HotFile(file.first, part.offsets, part.times, part.values)
+                    self._files.hot.put((name, file.name), hot)
+                part.forget_samples()
+                files.append(file)
                 parts.append(part)
         if not parts:
             return None
@@ -106,9 +113,6 @@ class BlockBuilder:
             np.concatenate([part.last for part in parts]),
         )
         meta = self._finish(name, path, plan, rows, files)
-        for file, part in zip(files, parts, strict=True):
-            if part.hot is not None:
-                self._files.hot.put((name, file.name), part.hot)
         return Built(self._directory / name, meta, kept, rows, sum(part.dropped for part in parts))
 
     def _samples(self, plan: Plan, sids: Int32Array) -> _Part:
@@ -169,16 +173,12 @@ class _Part:
         self.times = merged.times[rows]
         self.values = merged.values[rows]
         self.dropped = merged.dropped
-        self.hot: HotFile | None = None
         self.first = self.times[self.offsets[:-1]]
         self.last = self.times[self.offsets[1:] - 1]
 
-    def forget_samples(self, *, hot: bool, first: int) -> None:
-        """Free the samples, which are on disk, or keep them for queries."""
-        if hot:
-            self.hot = HotFile(first, self.offsets, self.times, self.values)
-        self.times = self.times[:0]
-        self.values = self.values[:0]
+    def forget_samples(self) -> None:
+        """Free the samples: they are on disk."""
+        self.times, self.values = np.empty(0, np.int64), np.empty(0)
 
 
 def _ranges(samples: Int64Array, rows: int) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from tocsin_tsdb.storage.wire import Float64Array, Int32Array, Int64Array
 FileKey = tuple[str, str]
 """Block id and file name."""
 MISSES_TO_LOAD = 2
+BYTES_PER_SAMPLE = 12
 _MOST_OFFSET = 0xFFFFFFFF
 
 
@@ -98,10 +99,10 @@ class HotFiles:
                 _, gone = self._files.popitem(last=False)
                 self.bytes -= gone.nbytes
 
-    def holds(self, block: str) -> bool:
-        """Tell whether any file of a block is in memory."""
+    def worth_keeping(self, blocks: Sequence[str], samples: int) -> bool:
+        """Tell whether what is merged from some blocks belongs into memory: one of them is there, and not too much comes in."""
         with self._lock:
-            return any(key[0] == block for key in self._files)
+            return samples * BYTES_PER_SAMPLE <= self._room // 2 and any(key[0] in blocks for key in self._files)
 
     def forget(self, block: str) -> None:
         """Drop the files of a block that is gone."""

@@ -27,6 +27,10 @@ from tocsin_tsdb.storage.store import Store
 log = logging.getLogger(__name__)
 
 
+SETTLING_SHARE = 8
+"""The newest part of a block range, one in so many, is not merged yet."""
+
+
 class Maintenance:
     """Keeps a store in shape. `start` runs it in a thread; the tests call `round` themselves."""
 
@@ -124,8 +128,8 @@ class Maintenance:
 
     def _merge_once(self) -> bool:
         store, options = self._store, self._store.options
-        newest = store.blocks.max_time
-        choice = next_merge(store.blocks.current, options.block_range, options.largest_block, newest)
+        settled = store.blocks.max_time - options.block_range // SETTLING_SHARE
+        choice = next_merge(store.blocks.current, options.block_range, options.largest_block, settled)
         if choice is None:
             return False
         store.metrics.compactions_triggered.inc()
@@ -136,7 +140,7 @@ class Maintenance:
         """Replace blocks by one; False when one of them is torn, which then is set aside."""
         level = max(block.meta.level for block in blocks) + 1
         ids = [block.meta.id for block in blocks]
-        hot = any(map(self._store.files.hot.holds, ids))
+        hot = self._store.files.hot.worth_keeping(ids, sum(block.meta.samples for block in blocks))
         plan = Plan(blocks, span.start, span.end, level, ids, hot)
         try:
             built = self._build(plan)

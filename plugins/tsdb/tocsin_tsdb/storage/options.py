@@ -25,12 +25,12 @@ class StoreOptions:
     out_of_order_window: int = 10 * MINUTE
     future_window: int = 10 * MINUTE
     block_range: int = BLOCK_RANGE
-    memtable_samples: int = 3_000_000
+    memtable_samples: int = 2_000_000
     tail_samples: int = 1 << 18
     frozen_memtables: int = 4
-    rows_per_file: int = 1 << 20
-    hot_bytes: int = 128 << 20
-    duckdb_memory: int = 512 << 20
+    rows_per_file: int = 1 << 19
+    hot_bytes: int = 96 << 20
+    duckdb_memory: int = 192 << 20
     duckdb_threads: int = 2
     id_reuse_seconds: float = 900.0
 

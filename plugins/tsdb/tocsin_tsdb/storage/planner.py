@@ -62,17 +62,18 @@ def spans_of(memtable: HasSpans, smallest: int, largest: int, most: int = 64) ->
     return [Span(start, start + width) for start in starts]
 
 
-def next_merge(blocks: Sequence[B], smallest: int, largest: int, newest: int) -> tuple[Span, list[B]] | None:
+def next_merge(blocks: Sequence[B], smallest: int, largest: int, settled: int) -> tuple[Span, list[B]] | None:
     """Choose the blocks to merge next, or None.
 
-    A span is merged to one block when it lies in the past (`newest` is the newest time that is in blocks); before that,
-    as soon as `PARTS_PER_MERGE` blocks of about one size are in it.
+    A span that lies before the time `settled` is merged to one block; before that, as soon as `PARTS_PER_MERGE` blocks of about
+    one size are in it. What is younger stays in small blocks: most queries ask for it, and all of it.
     """
+    blocks = [block for block in blocks if block.meta.max_time < settled]
     for width in widths(smallest, largest):
         for span, members in _by_span(blocks, width).items():
             if len(members) < 2:
                 continue
-            if span.end <= newest:
+            if span.end <= settled:
                 return span, members
             if width == smallest:
                 alike = _alike(members)
