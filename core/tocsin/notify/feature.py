@@ -18,7 +18,7 @@ from tocsin.notify.channels import Channels
 from tocsin.notify.dispatch import Dispatcher, Planner
 from tocsin.notify.lanes import Lanes
 from tocsin.notify.metrics import NotifyMetrics
-from tocsin.notify.models import LONG_TEXTS, TABLES
+from tocsin.notify.models import TABLES
 from tocsin.notify.providers import Providers
 from tocsin.notify.rendering import Renderer
 from tocsin.notify.rules import NotifyRules
@@ -27,7 +27,7 @@ from tocsin.notify.settings import SendSettings
 from tocsin.notify.templates import MessageTemplates
 from tocsin.notify.trials import Trials
 from tocsin.notify.worker import Worker
-from tocsin.plugin import ChannelType, Feature, Job, Migration, Migrator, Route, create
+from tocsin.plugin import ChannelType, Feature, Job, Route, create
 from tocsin.template import TemplateEngine, field_functions
 
 if TYPE_CHECKING:
@@ -37,14 +37,6 @@ DAY = 86_400
 STOP_SECONDS = 10.0
 LOCAL_URL = "http://127.0.0.1:17000"
 """What tests and previews take for the site's address where none is configured."""
-
-
-def widen_texts(migrator: Migrator) -> None:
-    """Let MariaDB and MySQL store texts of more than 64 KiB; the other databases' text has no such bound."""
-    if migrator.database.kind == "mysql":
-        for table, column in LONG_TEXTS:
-            name = table._meta.table_name
-            migrator.database.peewee.execute_sql(f"ALTER TABLE {name} MODIFY {column} LONGTEXT NOT NULL")
 
 
 def clean_records(core: Core) -> None:
@@ -60,7 +52,7 @@ class Notify(Feature):
     name = "notify"
     settings = (SendSettings,)
     tables = TABLES
-    migrations = (create(*TABLES), Migration(2, "texts of any length", widen_texts))
+    migrations = (create(*TABLES),)
     jobs = (Job("record-clean", clean_records, cron="0 1 * * *"),)
 
     def setup(self, core: Core) -> None:

@@ -120,11 +120,3 @@ TABLES: tuple[type[Table], ...] = (
     PendingSend,
     NotifyRecordRow,
 )
-LONG_TEXTS: tuple[tuple[type[Table], str], ...] = (
-    (NotifyRuleRow, "notify_configs"),
-    (NotifyRuleRow, "extra_config"),
-    (NotifyChannelRow, "request_config"),
-    (MessageTemplateRow, "content"),
-    (PendingSend, "body"),
-)
-"""Texts that may pass 64 KiB, the bound of MariaDB's and MySQL's ordinary text."""
