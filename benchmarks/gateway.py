@@ -16,7 +16,6 @@ import http.client
 import json
 import os
 import platform
-import queue
 import random
 import shutil
 import signal
@@ -39,7 +38,7 @@ from tocsin.ingest.wire import wire
 
 SERIES_PER_REQUEST = 2000
 DISTINCT = 200_000
-CONNECTIONS = 4
+CONNECTIONS = 8
 TICKS = os.sysconf("SC_CLK_TCK")
 ADDED = {"dc": "fra", "owner": "team-a"}
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,36 +71,40 @@ def make_bodies(labels: int) -> list[bytes]:
     return bodies
 
 
-def send_all(port: int, path: str, bodies: list[bytes]) -> None:
-    """Post every body once over a few kept connections; raise when one is refused."""
-    todo: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    for body in bodies:
-        todo.put(body)
-    faults: list[str] = []
+class Load:
+    """Senders that keep their connections, each with series of its own, like agents do."""
 
-    def work() -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    def __init__(self, port: int, path: str, bodies: list[bytes]) -> None:
+        self._path = path
+        self._shares = [bodies[number::CONNECTIONS] for number in range(CONNECTIONS)]
+        self._connections = [http.client.HTTPConnection("127.0.0.1", port, timeout=60) for _ in self._shares]
+        self._faults: list[str] = []
+
+    def send(self) -> None:
+        """Post every body once; raise when one is refused."""
+        pairs = zip(self._connections, self._shares, strict=True)
+        threads = [threading.Thread(target=self._send, args=pair) for pair in pairs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._faults:
+            raise SystemExit(self._faults[0])
+
+    def _send(self, connection: http.client.HTTPConnection, bodies: list[bytes]) -> None:
         try:
-            while not faults:
-                body = todo.get_nowait()
-                while (status := post(connection, path, body)) in (429, 499):
+            for body in bodies:
+                while (status := post(connection, self._path, body)) in (429, 499):
                     time.sleep(0.05)
                 if status >= 300:
-                    faults.append(f"HTTP {status}")
-        except queue.Empty:
-            pass
+                    self._faults.append(f"HTTP {status}")
         except OSError as error:
-            faults.append(repr(error))
-        finally:
-            connection.close()
+            self._faults.append(repr(error))
 
-    threads = [threading.Thread(target=work) for _ in range(CONNECTIONS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if faults:
-        raise SystemExit(f"port {port}: {faults[0]}")
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._connections:
+            connection.close()
 
 
 def post(connection: http.client.HTTPConnection, path: str, body: bytes) -> int:
@@ -189,7 +192,7 @@ class Result:
 
 def measure(name: str, labels: int, workers: int, pid: int, port: int, path: str, sink: int, passes: int) -> Result:
     """Send everything `passes` times and measure each pass until the backend has it all."""
-    bodies = make_bodies(labels)
+    load = Load(port, path, make_bodies(labels))
     start = delivered(sink)
     figures = []
     began = time.monotonic()
@@ -197,10 +200,11 @@ def measure(name: str, labels: int, workers: int, pid: int, port: int, path: str
         before = cpu_seconds(pid)
         if number == 2:
             began = time.monotonic()
-        send_all(port, path, bodies)
+        load.send()
         wait_until(lambda: delivered(sink) - start >= number * DISTINCT, f"{name}: series are missing")  # noqa: B023
         figures.append((cpu_seconds(pid) - before) / DISTINCT * 1e6)
     wall = time.monotonic() - began
+    load.close()
     if delivered(sink) - start != passes * DISTINCT:
         raise SystemExit(f"{name}: more series arrived than were sent")
     warm = sum(figures[1:]) / len(figures[1:])
@@ -327,7 +331,9 @@ def serve(directory: Path) -> int:
 
 def report(results: list[Result]) -> None:
     """Print ours beside vmagent's."""
-    print(f"{'':16}{'labels':>8}{'workers':>9}{'cold':>8}{'warm':>8}{'MiB':>8}{'series/s':>11}{'cold ratio':>12}{'warm ratio':>12}")
+    print(
+        f"{'':16}{'labels':>8}{'workers':>9}{'cold':>8}{'warm':>8}{'MiB':>8}{'series/s':>11}{'cold ratio':>12}{'warm ratio':>12}"
+    )
     peers = {result.labels: result for result in results if result.name == "vmagent"}
     for result in results:
         peer = peers.get(result.labels)

@@ -250,8 +250,7 @@ def make_gateway(metrics: Metrics) -> Iterator[Callable[..., Gateway]]:
 
     yield make
     for gateway in made:
-        if gateway.running:
-            gateway.stop(0)
+        gateway.stop(0)
 
 
 @pytest.fixture

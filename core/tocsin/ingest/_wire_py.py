@@ -241,6 +241,13 @@ class LabelCache:
 # --- rewriting ------------------------------------------------------------------------------------------------------
 
 
+def _leading_labels(body: bytes, pos: int, end: int) -> int:
+    """Return the end of the labels that stand first and are of usual size. PERF: most of a series, at a third of the cost."""
+    while end - pos > 1 and body[pos] == 0x0A and body[pos + 1] < 0x80 and body[pos + 1] <= end - pos - 2:
+        pos += 2 + body[pos + 1]
+    return pos
+
+
 class _Series:
     """One series of a body, valid except for its labels, cut into what is replaced and what is not."""
 
@@ -250,8 +257,9 @@ class _Series:
         self.tag, self.start, self.end = field.tag, field.start, field.end
         self.sample: Field | None = None
         self.samples = 0
-        labels, before, after = bytearray(), bytearray(), bytearray()
-        for part in fields(body, field.start, field.end):
+        pos = _leading_labels(body, field.start, field.end)
+        labels, before, after = bytearray(body[field.start : pos]), bytearray(), bytearray()
+        for part in fields(body, pos, field.end):
             if part.number in SERIES:
                 _check(body, part, SERIES[part.number])
             self.samples += part.number in _SAMPLES

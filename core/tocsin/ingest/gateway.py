@@ -237,8 +237,10 @@ class Gateway:
     def stop(self, seconds: float) -> int:
         """Take nothing more and write what is queued within some seconds; return the entries that were lost.
 
-        What cannot be written in time goes to the spool where there is one.
+        What cannot be written in time goes to the spool where there is one. Stopping twice is stopping once.
         """
+        if not self.running:
+            return 0
         self.running = False
         deadline = self._monotonic() + seconds
         for queue in self._queues.values():

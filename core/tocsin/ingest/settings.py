@@ -73,5 +73,15 @@ class PushgwSettings:
     )
     proxy_max_body: int = key("ProxyMaxBodyBytes", 32 << 20, "largest body for /proxy/v1/write", check=at_least(1))
     proxy_concurrent: bool = key("ProxyConcurrentForward", False, "forward to all writers at once, not one by one")
+    target_retries: int = key(
+        "UpdateTargetRetryCount", 3, "attempts to write when hosts were seen", check=at_least(1)
+    )
+    target_retry_interval: int = key(
+        "UpdateTargetRetryIntervalMills", 500, "milliseconds between two of these attempts", check=at_least(0)
+    )
+    target_timeout: int = key(
+        "UpdateTargetTimeoutMills", 3000, "milliseconds for all attempts to write a hundred hosts", check=at_least(1)
+    )
+    target_batch: int = key("UpdateTargetBatchSize", 20, "hosts written at once", check=at_least(1))
     writer_options: WriterOptions = key("WriterOpt", WriterOptions, "")
     arrays: dict[str, Any] = key("*", {}, "one array of tables for each kind of writer")

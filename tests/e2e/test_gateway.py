@@ -1,0 +1,133 @@
+"""The gateway, seen from outside: what it has accepted arrives, whatever happens to it or to its backends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import cramjam
+import pytest
+
+from tocsin.ingest.decode import decode_chunk
+from tocsin.ingest.wire import wire
+from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, free_port
+from tocsin.plugin.testkit.deployment import Deployment
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+Make = Callable[..., Deployment]
+
+WRITER = '[[Pushgw.Writers]]\nUrl = "{}"\n'
+REQUESTS, SERIES = 60, 50
+
+
+def body(number: int) -> bytes:
+    """Return a compressed request whose series are named after it."""
+    series = (
+        wire.encode_series(wire.encode_labels([(b"__name__", b"m"), (b"id", f"{number}-{n}".encode())]), [1000], [1.0])
+        for n in range(SERIES)
+    )
+    return bytes(cramjam.snappy.compress_raw(b"".join(series)))
+
+
+def arrived(sink: HttpSink) -> Counter[str]:
+    """Return how often each series reached a backend, refused and unanswered requests left out."""
+    found: Counter[str] = Counter()
+    for request in sink.requests:
+        if request.method == "POST":
+            batch = bytes(cramjam.snappy.decompress_raw(request.body))
+            found.update(dict(series.labels)["id"] for series in decode_chunk(batch))
+    return found
+
+
+def send(service: Deployment, numbers: range) -> set[str]:
+    """Send requests and return the series that were accepted."""
+    accepted = set()
+    for number in numbers:
+        if service.request("POST", "/rw/v1/write", body(number)).status == 200:
+            accepted.update(f"{number}-{n}" for n in range(SERIES))
+    return accepted
+
+
+def test_draining_loses_nothing(make_deployment: Make, http_sink: HttpSink) -> None:
+    http_sink.default = Answer(delay=0.02)
+    service = make_deployment(WRITER.format(http_sink.url), process="pushgw")
+    accepted = send(service, range(REQUESTS))
+    assert service.stop() == 0
+    assert len(accepted) == REQUESTS * SERIES
+    assert arrived(http_sink) == Counter(accepted)
+
+
+def test_requests_during_a_shutdown_are_refused_or_arrive(make_deployment: Make, http_sink: HttpSink) -> None:
+    service = make_deployment(WRITER.format(http_sink.url), process="pushgw")
+    accepted: set[str] = set()
+    ended = threading.Event()
+
+    def keep_sending() -> None:
+        for number in range(100_000):
+            if ended.is_set():
+                return
+            try:
+                accepted.update(send(service, range(number, number + 1)))
+            except Exception:
+                return  # the port is closed
+
+    sender = threading.Thread(target=keep_sending)
+    sender.start()
+    http_sink.wait_for(3)
+    try:
+        assert service.stop() == 0
+    finally:
+        ended.set()
+        sender.join()
+    missing = accepted - arrived(http_sink).keys()
+    assert not missing
+
+
+def test_one_dead_backend_delays_no_other(make_deployment: Make, http_sink: HttpSink) -> None:
+    with HttpSink(Hang()) as hanging:
+        dead = f"http://127.0.0.1:{free_port()}/nobody"
+        settings = WRITER.format(hanging.url) + WRITER.format(http_sink.url) + WRITER.format(dead)
+        service = make_deployment("[Pushgw.WriterOpt]\nQueueWaterMark = 0.001\n" + settings, process="pushgw")
+        began = time.monotonic()
+        accepted = send(service, range(REQUESTS))
+        http_sink.wait_until(lambda requests: len(arrived(http_sink)) == len(accepted))
+        assert len(accepted) == REQUESTS * SERIES
+        assert time.monotonic() - began < 30
+        service.until(lambda: service.metric("svc_pushgw_written_total") >= len(accepted), "they are counted")
+        assert service.metric("svc_pushgw_write_error_total") > 0
+        service.process.signal(signal.SIGTERM)
+        hanging.stop()
+
+
+def test_spool_survives_the_death_of_everything(make_deployment: Make, tmp_path: Path, http_sink: HttpSink) -> None:
+    """Batches for a backend that is down are on disk; all processes are killed; the next start delivers them."""
+    http_sink.default = Answer(503)
+    spool = f'[Pushgw.WriterOpt]\nSpoolDir = "{tmp_path}/spool"\n'
+    service = make_deployment(spool + WRITER.format(http_sink.url), process="pushgw")
+    accepted = send(service, range(REQUESTS))
+    service.until(lambda: service.metric("svc_pushgw_spool_series") == len(accepted), "all are on disk")
+    assert service.metric("svc_pushgw_spool_bytes") > 0
+    for pid in [pid for group in service.processes().values() for pid in group]:
+        os.kill(pid, signal.SIGKILL)
+    service.until(lambda: not service.serves(), "it is dead")
+    service.stop()
+    http_sink.clear()
+    http_sink.default = Answer(204)
+    service.start()
+    http_sink.wait_until(lambda requests: set(arrived(http_sink)) == accepted, timeout=60)
+    service.until(lambda: service.metric("svc_pushgw_spool_series") == 0, "the spool is empty")
+    assert service.stop() == 0
+
+
+def test_a_killed_worker_is_replaced_and_the_others_go_on(make_deployment: Make, http_sink: HttpSink) -> None:
+    service = make_deployment(WRITER.format(http_sink.url), process="pushgw")
+    send(service, range(10))
+    pid = service.kill("worker")
+    service.until(lambda: len([p for p in service.processes()["worker"] if p != pid]) == 2, "two workers again")
+    accepted = send(service, range(100, 100 + REQUESTS))
+    http_sink.wait_until(lambda requests: accepted <= set(arrived(http_sink)), timeout=30)
