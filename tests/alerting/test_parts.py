@@ -67,6 +67,19 @@ def test_the_scheduler_keeps_points_and_counts_missed_ones() -> None:
     assert scheduler.next_point() is None
 
 
+@pytest.mark.parametrize("pattern", ["@every 10s", "CRON_TZ=UTC */10 * * * * *"])
+def test_a_clock_that_is_set_wrong_stops_nothing(pattern: str) -> None:
+    scheduler = Scheduler()
+    scheduler.replace({(1, 1): parse_schedule(pattern)}, 1_000_000)
+    (tick,) = scheduler.due(1_000_025)
+    assert (tick.at, tick.missed) == (1_000_020, 1)
+    assert list(scheduler.due(900_005)) == []
+    assert scheduler.next_point() == 900_010
+    (tick,) = scheduler.due(9_000_003)
+    assert tick.at == 9_000_000
+    assert tick.missed >= 999
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from tocsin.alerting.checks import rule_type
 from tocsin.alerting.compiled import CompiledRule, compile_rule
-from tocsin.alerting.form import rule_of
+from tocsin.alerting.form import Rule, rule_of
 from tocsin.alerting.membership import Membership
 from tocsin.alerting.metrics import AlertMetrics
 from tocsin.alerting.models import AlertRule
@@ -16,10 +17,17 @@ from tocsin.alerting.scheduler import Key
 from tocsin.alerting.workers import Gauges, QueryKey, Worker, questions_of
 from tocsin.datasources.catalog import Catalog
 from tocsin.datasources.records import DatasourceRecord
+from tocsin.datasources.selection import select
 from tocsin.plugin import ApiError, PluginCallError
 from tocsin.store.snapshots import Snapshots
 
 log = logging.getLogger(__name__)
+
+
+def selected_by(rule: Rule, records: Iterable[DatasourceRecord]) -> list[DatasourceRecord]:
+    """Return the datasources that a rule selects."""
+    kind = rule_type(rule)
+    return select((record for record in records if record.plugin_type == kind), rule["datasource_queries"] or ())
 
 
 class Roster:
@@ -61,9 +69,7 @@ class Roster:
         now = (rules, records, self._membership.version)
         if self._seen and rules is self._seen[0] and records is self._seen[1] and now[2] == self._seen[2]:
             return False
-        selected = {
-            rule.id: self._catalog.select(rule.type, rule.rule["datasource_queries"] or ()) for rule in rules.values()
-        }
+        selected = {rule.id: selected_by(rule.rule, records.values()) for rule in rules.values()}
         self._close(rules, records, selected)
         self._seen = now
         wanted = self._wanted(rules, records, selected)

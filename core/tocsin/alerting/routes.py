@@ -7,10 +7,10 @@ from typing import Any
 
 from tocsin.access.directory import Directory
 from tocsin.alerting import clone, edits, prom_import, relabel
-from tocsin.alerting.checks import rule_type
 from tocsin.alerting.form import Rule, shown
 from tocsin.alerting.membership import alive
 from tocsin.alerting.memory import faults_of
+from tocsin.alerting.roster import selected_by
 from tocsin.alerting.rules import AlertRules
 from tocsin.alerting.schemas import (
     AlertRuleSchema,
@@ -250,12 +250,12 @@ def _listed(ctx: Context, rules: Sequence[Rule]) -> list[Rule]:
 
 def listed_with_sources(ctx: Context, rules: Sequence[Rule]) -> list[Rule]:
     """Return rules as lists show them, each with the datasources that it selects."""
-    return [{**rule, **_datasource_ids(ctx, rule)} for rule in _listed(ctx, rules)]
-
-
-def _datasource_ids(ctx: Context, rule: Rule) -> dict[str, list[int]]:
-    found = ctx.core.get(Catalog).select(rule_type(rule), rule["datasource_queries"] or ())
-    return {"datasource_ids": [record.id for record in found]} if found else {}
+    records, listed = ctx.core.get(Catalog).records(), _listed(ctx, rules)
+    for rule in listed:
+        found = selected_by(rule, records.values())
+        if found:
+            rule["datasource_ids"] = [record.id for record in found]
+    return listed
 
 
 def _require_items(ctx: Context) -> None:

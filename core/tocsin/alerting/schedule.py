@@ -14,6 +14,7 @@ from croniter import croniter
 from tocsin.alerting.windows import zone_of
 from tocsin.plugin import ApiError
 
+MOST_COUNTED = 1000
 UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
 DESCRIPTORS = {
@@ -43,6 +44,9 @@ class Schedule(Protocol):
     def between(self, start: float, end: float) -> int:
         """Return how many points lie in ``(start, end]``."""
 
+    def latest(self, point: float, now: float) -> float:
+        """Return the last point that is not later than ``now``, given an earlier one."""
+
 
 @dataclass(frozen=True)
 class Every:
@@ -61,6 +65,10 @@ class Every:
     def between(self, start: float, end: float) -> int:
         """Return how many multiples lie in ``(start, end]``."""
         return math.floor(end / self.seconds) - math.floor(start / self.seconds)
+
+    def latest(self, point: float, now: float) -> float:
+        """Return the last multiple that is not later than ``now``."""
+        return math.floor(now / self.seconds) * self.seconds
 
 
 @dataclass(frozen=True)
@@ -85,9 +93,17 @@ class Cron:
     def between(self, start: float, end: float) -> int:
         """Return how many points lie in ``(start, end]``, counting at most a thousand."""
         count, time = 0, self.after(start)
-        while time <= end and count < 1000:
+        while time <= end and count < MOST_COUNTED:
             count, time = count + 1, self.after(time)
         return count
+
+    def latest(self, point: float, now: float) -> float:
+        """Return the last matching second that is not later than ``now``."""
+        start = dt.datetime.fromtimestamp(now + 0.001, self.zone)
+        if start.tzinfo is None:
+            start = start.astimezone()
+        found: dt.datetime = croniter(self.expression, start, second_at_beginning=True).get_prev(dt.datetime)
+        return max(point, found.timestamp())
 
 
 def parse_duration(text: str) -> float:

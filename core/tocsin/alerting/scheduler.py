@@ -33,6 +33,7 @@ class Scheduler:
         self._heap: list[tuple[float, int, Schedule]] = []
         self._members: dict[Schedule, dict[Key, None]] = {}
         self._serial = 0
+        self._now = 0.0
 
     def replace(self, wanted: Mapping[Key, Schedule], now: float) -> None:
         """Make ``wanted`` the set of scheduled rules; schedules that stay keep their next point."""
@@ -49,11 +50,16 @@ class Scheduler:
 
     def due(self, now: float) -> Iterable[Tick]:
         """Return the ticks that are due at ``now`` and move their schedules on."""
+        if now < self._now:
+            # The clock was set back: waiting for the old points would leave everything unevaluated until then.
+            self._heap = [(schedule.after(now), serial, schedule) for _, serial, schedule in self._heap]
+            heapq.heapify(self._heap)
+        self._now = now
         found = []
         while self._heap and self._heap[0][0] <= now:
             point, serial, schedule = self._heap[0]
             missed = schedule.between(point, now)
-            latest = self._latest(schedule, point, now) if missed else point
+            latest = schedule.latest(point, now) if missed else point
             heapq.heapreplace(self._heap, (schedule.after(now), serial, schedule))
             found.append(Tick(latest, schedule, tuple(self._members[schedule]), missed))
         return found
@@ -61,13 +67,3 @@ class Scheduler:
     def next_point(self) -> float | None:
         """Return when something is due next, ``None`` when nothing ever is."""
         return self._heap[0][0] if self._heap else None
-
-    @staticmethod
-    def _latest(schedule: Schedule, point: float, now: float) -> float:
-        latest = point
-        for _ in range(1000):
-            following = schedule.after(latest)
-            if following > now:
-                return latest
-            latest = following
-        return latest
