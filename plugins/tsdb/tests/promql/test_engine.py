@@ -76,6 +76,15 @@ def test_too_many_samples(store: MemoryStore, query: str) -> None:
     Engine(store, max_samples=enough).instant(query, 3_600_000)
 
 
+def test_steps_beyond_all_reason_are_refused_at_once(store: MemoryStore) -> None:
+    engine = Engine(store)
+    for query in ("max_over_time(m_total[100y:1ms])", "sum_over_time(vector(1)[10y:1s])"):
+        with pytest.raises(TooManySamples):
+            engine.instant(query, 0)
+    with pytest.raises(TooManySamples):
+        engine.range("1", 0, 1 << 50, 1)
+
+
 def test_samples_of_finished_parts_do_not_count(store: MemoryStore) -> None:
     one = Engine(store).range("m_total", 0, 3_600_000, 60_000).stats.peak
     many = Engine(store).range(" or ".join(["m_total"] * 50), 0, 3_600_000, 60_000).stats.peak
@@ -191,6 +200,12 @@ def test_store_errors_pass_through() -> None:
 
 
 def test_large_times_do_not_overflow(store: MemoryStore) -> None:
+    for query in (
+        "rate(m_total[290y] @ -4e15 offset 290y)",
+        "m_total @ 4e15 offset -290y",
+        "m_total[290y:100y] @ 4e15",
+    ):
+        Engine(store).instant(query, 0)
     value = Engine(store).instant("m_total @ 9e12 or vector(1)", -62_135_596_800_000).value
     assert isinstance(value, Vector)
     assert value.values.tolist() == [1.0]

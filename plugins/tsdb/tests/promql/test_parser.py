@@ -98,6 +98,7 @@ REFUSED = {
     "range vector selector or a subquery",
     "foo @ bar": '1:7: parse error: unexpected identifier "bar" in @, expected timestamp',
     "foo @ Inf": "1:1: parse error: timestamp out of bounds for @ modifier: inf",
+    "foo @ -1e17": "1:1: parse error: timestamp out of bounds for @ modifier: -100000000000000000.000000",
     "foo @ 1 @ 2": "1:1: parse error: @ <timestamp> may not be set multiple times",
     "sum(foo) @ 1": "1:1: parse error: @ modifier must be preceded by an instant vector selector or "
     "range vector selector or a subquery",

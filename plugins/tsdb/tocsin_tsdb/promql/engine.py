@@ -21,6 +21,7 @@ from .interface import (
     Scalar,
     Selection,
     String,
+    TooManySamples,
     Vector,
 )
 from .nodes import KIND_NAMES
@@ -95,6 +96,8 @@ class Engine:
         if expr.kind not in ("scalar", "vector"):
             kind = KIND_NAMES[expr.kind]
             raise ParseError(f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector')
+        if (end_ms - start_ms) // step_ms >= self._max_samples:
+            raise TooManySamples
         times = np.arange(start_ms, end_ms + 1, step_ms, dtype=np.int64)
         control = self._control(timeout, cancelled)
         ev = self._evaluation(query, times, step_ms, lookback_ms, control, end_ms)

@@ -11,7 +11,7 @@ from .context import Evaluation
 from .frames import Frame, RangeVector, Row, Text, Value, empty_frame
 from .functions import FunctionCall, call
 from .grouping import by_labels, group, without_labels
-from .interface import ExecutionError, Float64Array
+from .interface import ExecutionError, Float64Array, TooManySamples
 from .numbers import format_general
 from .ranking import count_values, first, sample_ratio, top
 
@@ -99,6 +99,8 @@ def _subquery(ev: Evaluation, node: nodes.Subquery) -> RangeVector:
     step = node.step_ms or ev.subquery_step_ms
     after = int(ends[0]) - node.range_ms
     start = (after // step + 1) * step
+    if (int(ends[-1]) - start) // step >= ev.budget.left:
+        raise TooManySamples
     times = np.arange(start, int(ends[-1]) + 1, step, dtype=np.int64)
     if not len(times):
         inner, times = empty_frame(1), np.array([start], dtype=np.int64)

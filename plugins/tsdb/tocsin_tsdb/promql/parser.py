@@ -30,6 +30,7 @@ _METRIC_KEYWORDS = (AGGREGATORS | WORD_OPERATORS | MODIFIER_WORDS | PREPROCESSOR
 _LABEL_KEYWORDS = AGGREGATORS | WORD_OPERATORS | MODIFIER_WORDS | PREPROCESSORS
 _PARAMETRIC = frozenset(("bottomk", "count_values", "limit_ratio", "limitk", "quantile", "topk"))
 _MAX_DEPTH = 100
+_MAX_TIMESTAMP_MS = 1 << 62  # leaves room for offsets within 64 bits
 
 
 def parse(query: str) -> Expr:
@@ -351,7 +352,7 @@ class _Parser:
             self._expect(")", "@")
         else:
             seconds = self._signed_number("@", "timestamp")
-            if not abs(seconds) < 2**63:  # NaN included
+            if not abs(seconds) * 1000 < _MAX_TIMESTAMP_MS:  # NaN included
                 raise self._error(expr.span.start, f"timestamp out of bounds for @ modifier: {seconds:f}")
             at = math.floor(abs(seconds) * 1000 + 0.5) * (-1 if seconds < 0 else 1)
         target = self._modified(expr, "@")
