@@ -83,7 +83,7 @@ def test_bulk_creation_answers_per_rule(world) -> None:
         ({"rule_config": {"anomaly_trigger": {"enable": True}}}, "rule_config.anomaly_trigger: not available"),
         (
             {"rule_config": {"queries": [{"prom_ql": "cpu > $x", "var_enabled": True}]}},
-            "rule_config.queries[0].var_enabled: variables in queries are not available",
+            "rule_config.queries[0]: var_config: expected an object",
         ),
         (
             {"rule_config": {"event_relabel_config": [{"source_labels": ["a-b"]}]}},

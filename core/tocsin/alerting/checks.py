@@ -8,6 +8,7 @@ from typing import Any
 from tocsin.alerting.form import BODY_DEFAULTS, SEVERITIES, Rule, dicts
 from tocsin.alerting.relabel import check_relabel
 from tocsin.alerting.schedule import ScheduleError, parse_schedule
+from tocsin.alerting.variables import VariableError, filled, uses_variables
 from tocsin.alerting.windows import check_windows, zone_of
 from tocsin.plugin import DatasourceType, invalid
 
@@ -134,9 +135,12 @@ def _check_query(where: str, query: dict[str, Any], condition: bool, kind: Datas
             raise invalid(f"{where}.prom_ql: got {type(text).__name__}, expected a text")
         if not text.strip():
             return
-        if query.get("var_enabled") and "$" in text:
-            raise invalid(f"{where}.var_enabled: variables in queries are not available, write the values out")
         spec = {"query": text.strip()}
+        if uses_variables(query):
+            try:
+                spec = {"query": filled(query)[0]}
+            except VariableError as error:
+                raise invalid(f"{where}: {error}") from None
     fault = kind.check_query(spec)
     if fault:
         raise invalid(f"{where}: {fault}")

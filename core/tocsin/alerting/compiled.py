@@ -12,6 +12,7 @@ from tocsin.alerting.form import Rule, dicts
 from tocsin.alerting.relabel import Step, parse_steps
 from tocsin.alerting.schedule import Schedule, effective_pattern, parse_schedule
 from tocsin.alerting.triggers import Nodata, Trigger, parse_nodata, parse_triggers
+from tocsin.alerting.variables import filled, uses_variables
 from tocsin.alerting.windows import Windows, windows_of, zone_of
 from tocsin.plugin import ApiError
 
@@ -30,6 +31,8 @@ class Query:
     text: str
     severity: int
     unit: str
+    filled: bool = False
+    """Whether variables were filled in to get it."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,12 @@ def _conditions(config: Mapping[str, Any]) -> tuple[Query, ...]:
     for index, query in enumerate(dicts(config.get("queries"))):
         text = query.get("prom_ql")
         if isinstance(text, str) and text.strip():
-            text = text.strip()
             severity = query.get("severity") or config.get("severity") or DEFAULT_SEVERITY
-            found.append(Query(str(index), {"query": text}, text, severity, query.get("unit") or ""))
+            variables = uses_variables(query)
+            found += [
+                Query(str(index), {"query": one}, one, severity, query.get("unit") or "", variables)
+                for one in (filled(query) if variables else (text.strip(),))
+            ]
     return tuple(found)
 
 

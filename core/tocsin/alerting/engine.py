@@ -192,6 +192,9 @@ class Engine:
             worker = current.worker
             if worker.gauges is not None and not current.obsolete:
                 worker.gauges.queries.inc()
+                filled = worker.gauges.filled[index]
+                if filled is not None:
+                    filled.inc()
                 worker.gauges.series[index].set(QUERY_FAILED if answer.error else len(answer.points))
             if not current.waiting:
                 self._finish(current, steps)

@@ -42,6 +42,9 @@ class AlertMetrics:
             "svc_alert_alerts_total", "Alert events produced.", ("cluster", "type", "busi_group")
         )
         self.queue = metrics.gauge("svc_alert_alert_queue_size", "Events that wait for notification.")
+        self.filled = metrics.counter(
+            "svc_alert_var_filling_query_total", "Queries with variables filled in.", (*rule, "ref", "typ")
+        )
         self.missed = metrics.counter(
             "svc_alert_rule_eval_missed_total", "Evaluations left out because an earlier one was not done."
         )

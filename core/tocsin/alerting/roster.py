@@ -145,12 +145,8 @@ class Roster:
             self.workers[key] = made
             return
         # The memory of the rule goes on: what its new form no longer finds recovers.
-        if len(worker.rule.queries) != len(rule.queries):
-            made.gauges = Gauges(self._metrics, made)
-        else:
-            made.gauges = worker.gauges
         worker.rule, worker.source, worker.questions = rule, source, made.questions
-        worker.fault, worker.gauges = made.fault, made.gauges
+        worker.fault, worker.gauges = made.fault, Gauges(self._metrics, made)
 
     def _drop(self, worker: Worker) -> None:
         worker.dropped = True

@@ -45,6 +45,10 @@ class Gauges:
         self.duration = metrics.duration.labels(rule, source)
         self.queries = metrics.queries.labels(source, rule)
         self.series = tuple(metrics.series.labels(rule, source, query.ref) for query in worker.rule.queries)
+        self.filled = tuple(
+            metrics.filled.labels(rule, source, query.ref, "BeforeQuery") if query.filled else None
+            for query in worker.rule.queries
+        )
 
 
 @dataclass
