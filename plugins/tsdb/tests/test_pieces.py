@@ -81,7 +81,7 @@ def test_narrow_bisects_every_series(series: list[list[int]], start: int, end: i
         assert found == [time for time in times if start <= time <= end]
 
 
-TWINS = list({module.__name__: module for module in (_ranges_py, pieces._fast)}.values())
+TWINS = list({module.__name__: module for module in (_ranges_py, pieces._twin)}.values())
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)

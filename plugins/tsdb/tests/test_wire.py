@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tocsin_tsdb.storage import _wire_py, wire
 
-TWINS = [_wire_py] + ([wire._fast] if wire.COMPILED else [])
+TWINS: list[Any] = [_wire_py, *([wire._twin] if wire.COMPILED else [])]
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 labels = st.dictionaries(names, names, min_size=1, max_size=5).map(lambda d: tuple(sorted(d.items())))

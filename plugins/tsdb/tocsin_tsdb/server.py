@@ -44,8 +44,6 @@ def serve(
     clock: Callable[[], float] = time.time,
 ) -> None:
     """Serve until `stopping` is set, then finish requests and close the store. Raises StoreUnusable."""
-    from waitress.server import create_server  # type: ignore[import-untyped]
-
     _return_memory_early()
     disable_created_metrics()  # type: ignore[no-untyped-call] # the standard names are enough
     registry = CollectorRegistry()
@@ -53,22 +51,8 @@ def serve(
     maintenance = Maintenance(store)
     engine = Engine(store, lookback_ms=lookback_ms, max_samples=max_samples, timeout=api_options.query_timeout)
     app = create_app(store, maintenance, engine, api_options, registry)
-    listener = _listen(socket_path)
-    server = create_server(
-        app,
-        sockets=[listener],
-        threads=2 * api_options.query_concurrency + 8,
-        connection_limit=CONNECTIONS,
-        channel_request_lookahead=1,
-        recv_bytes=1 << 18,
-        inbuf_overflow=MAX_BODY,
-        max_request_body_size=MAX_BODY + 1,
-        asyncore_use_poll=True,
-        clear_untrusted_proxy_headers=False,
-        ident="",
-    )
+    http = HttpLoop(_make_server(app, socket_path, api_options))
     maintenance.start()
-    http = HttpLoop(server)
     http.start()
     log.info("the embedded store serves %s", store_options.directory)
     ready()
@@ -88,6 +72,24 @@ def _return_memory_early() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(M_MMAP_THRESHOLD, 1 << 20)
         mallopt(M_ARENA_MAX, 2)
+
+
+def _make_server(app: Any, socket_path: Path, options: ApiOptions) -> Any:
+    from waitress.server import create_server  # type: ignore[import-untyped]
+
+    return create_server(
+        app,
+        sockets=[_listen(socket_path)],
+        threads=2 * options.query_concurrency + 8,
+        connection_limit=CONNECTIONS,
+        channel_request_lookahead=1,
+        recv_bytes=1 << 18,
+        inbuf_overflow=MAX_BODY,
+        max_request_body_size=MAX_BODY + 1,
+        asyncore_use_poll=True,
+        clear_untrusted_proxy_headers=False,
+        ident="",
+    )
 
 
 class HttpLoop:

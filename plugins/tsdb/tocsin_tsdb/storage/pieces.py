@@ -6,8 +6,11 @@ each sample once, in time linear in their number as long as the places do not ov
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +18,13 @@ import numpy.typing as npt
 from tocsin_tsdb.storage import _ranges_py
 from tocsin_tsdb.storage.wire import Float64Array, Int64Array
 
-try:
-    from tocsin_tsdb.storage import _ranges as _fast  # type: ignore[attr-defined, unused-ignore]
-except ImportError:  # no C compiler when the distribution was installed
-    _fast = _ranges_py
+_twin: Any = _ranges_py
+with contextlib.suppress(ImportError):  # no C compiler when the distribution was installed
+    _twin = importlib.import_module("tocsin_tsdb.storage._ranges")
 
 IndexArray = npt.NDArray[np.int64]
 expand = _ranges_py.expand
-copy_ranges = _fast.copy_ranges
+copy_ranges = _twin.copy_ranges
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tocsin_tsdb.storage import _wire_py
 
-try:
-    from tocsin_tsdb.storage import _wire as _fast  # type: ignore[attr-defined, unused-ignore]
-except ImportError:  # no C compiler when the distribution was installed
-    _fast = None
+_twin: Any = _wire_py
+with contextlib.suppress(ImportError):  # no C compiler when the distribution was installed
+    _twin = importlib.import_module("tocsin_tsdb.storage._wire")
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
-COMPILED = _fast is not None
-_twin = _fast if COMPILED else _wire_py
+COMPILED = _twin is not _wire_py
 decode = _twin.decode
 split_labels = _twin.split_labels
 labels_of = _twin.labels_of
