@@ -85,6 +85,26 @@ def test_steps_beyond_all_reason_are_refused_at_once(store: MemoryStore) -> None
         engine.range("1", 0, 1 << 50, 1)
 
 
+def test_series_that_follow_each_other_are_not_multiplied() -> None:
+    """300 short-lived series on either side of one match group: 90,000 pairs, of which few ever meet."""
+    store = MemoryStore()
+    for number in range(300):
+        for name in ("a", "b"):
+            store.add(
+                {"__name__": name, "i": str(number)}, [number * 60_000, number * 60_000 + 30_000], [1.0, STALE_NAN]
+            )
+    engine = Engine(store, max_samples=1_000_000)
+    value = engine.range("a + on () b", 0, 300 * 60_000, 60_000).value
+    assert isinstance(value, Matrix)
+    assert value.labels == [()]
+    assert value.present.sum() == 300
+    value = engine.range("a * ignoring (i) group_left () b", 0, 300 * 60_000, 60_000).value
+    assert isinstance(value, Matrix)
+    assert value.present.sum(axis=1).tolist() == [1] * 300
+    with pytest.raises(TooManySamples):
+        engine.range("a * on () group_left (i) b", 0, 300 * 60_000, 60_000)
+
+
 def test_samples_of_finished_parts_do_not_count(store: MemoryStore) -> None:
     one = Engine(store).range("m_total", 0, 3_600_000, 60_000).stats.peak
     many = Engine(store).range(" or ".join(["m_total"] * 50), 0, 3_600_000, 60_000).stats.peak

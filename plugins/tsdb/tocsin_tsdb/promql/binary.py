@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import nodes
+from .context import Budget
 from .frames import Frame, Row
 from .grouping import Key, by_labels, without_labels
 from .interface import BoolArray, Float64Array
@@ -33,7 +34,7 @@ _COMPARE: dict[str, Callable[[Any, Any], BoolArray]] = {
 }
 
 
-def binary(node: nodes.Binary, left: Frame | Row, right: Frame | Row) -> Frame | Row:
+def binary(node: nodes.Binary, left: Frame | Row, right: Frame | Row, budget: Budget) -> Frame | Row:
     """Evaluate an operator on two evaluated operands."""
     if isinstance(left, Row) and isinstance(right, Row):
         if node.operator in COMPARISONS:
@@ -43,7 +44,7 @@ def binary(node: nodes.Binary, left: Frame | Row, right: Frame | Row) -> Frame |
         key = by_labels(node.matching.labels) if node.matching.on else without_labels(node.matching.labels)
         if node.operator in SET_OPERATORS:
             return set_operation(node.operator, left, right, key)
-        return match(node, left, right, key, lambda a, b: apply(node, a, b))
+        return match(node, left, right, key, lambda a, b: apply(node, a, b), budget)
     frame, values = (left, right) if isinstance(left, Frame) else (right, left)
     assert isinstance(frame, Frame)
     assert isinstance(values, Row)

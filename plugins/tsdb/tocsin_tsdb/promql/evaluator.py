@@ -131,7 +131,7 @@ def _binary(ev: Evaluation, node: nodes.Binary) -> Value:
         right = evaluate(ev, operation.right)
         assert isinstance(value, Frame | Row)
         assert isinstance(right, Frame | Row)
-        value = binary(operation, value, right)
+        value = binary(operation, value, right, ev.budget)
         ev.budget.keep(held, value.cells)
     return value
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from . import nodes
+from .context import Budget
 from .frames import Frame, empty_frame, label_value, make_labels, merge_same_labels, without_name
 from .grouping import Key
 from .interface import BoolArray, ExecutionError, Float64Array, Int64Array, Labels
@@ -16,7 +17,7 @@ from .nodes import COMPARISONS
 Apply = Callable[[Float64Array, Float64Array], tuple[Float64Array, BoolArray | np.bool_]]
 
 
-def match(node: nodes.Binary, left: Frame, right: Frame, key: Key, apply: Apply) -> Frame:
+def match(node: nodes.Binary, left: Frame, right: Frame, key: Key, apply: Apply, budget: Budget) -> Frame:
     """Evaluate an arithmetic or comparison operator between two vectors."""
     many, one = (right, left) if node.matching.group == "right" else (left, right)
     seen: dict[Labels, int] = {}
@@ -27,8 +28,11 @@ def match(node: nodes.Binary, left: Frame, right: Frame, key: Key, apply: Apply)
         return empty_frame(left.steps)
     active = np.logical_and(many.present.any(axis=0), one.present.any(axis=0)) | filling
     _check_one_side(node, one, one_ids, list(seen), active)
+    if not node.matching.include:
+        one, one_ids = _collapse(one, one_ids, list(seen))
     sides = _Sides(node, many, one, many_ids, one_ids, list(seen))
     many_rows, one_rows = _pairs(many_ids, one_ids, len(seen))
+    budget.hold(len(many_rows) * left.steps)
     labels, ids, values, present = sides.combine(many_rows, one_rows, apply)
     if filling:
         for extra in (sides.fill_one(apply), sides.fill_many(apply)):
@@ -47,6 +51,21 @@ def _pairs(many_ids: Int64Array, one_ids: Int64Array, groups: int) -> tuple[Int6
     many_rows = np.repeat(np.arange(len(many_ids)), repeats)
     within = np.arange(len(many_rows)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     return many_rows, order[starts[many_ids[many_rows]] + within]
+
+
+def _collapse(one: Frame, ids: Int64Array, keys: list[Labels]) -> tuple[Frame, Int64Array]:
+    """Make one row of all elements of a match group, of which no two are there at one step.
+
+    Where nothing of their labels gets into the result, series that follow each other need not be paired one by one.
+    """
+    if len(np.unique(ids)) == len(ids):
+        return one, ids
+    values, present = np.zeros((len(keys), one.steps)), np.zeros((len(keys), one.steps), dtype=np.bool_)
+    rows, columns = np.nonzero(one.present)
+    values[ids[rows], columns] = one.values[rows, columns]
+    present[ids[rows], columns] = True
+    groups = np.unique(ids)
+    return Frame([keys[group] for group in groups], values[groups], present[groups]), groups
 
 
 def _check_one_side(node: nodes.Binary, one: Frame, ids: Int64Array, keys: list[Labels], active: BoolArray) -> None:
