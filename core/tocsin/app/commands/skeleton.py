@@ -9,6 +9,7 @@ from pathlib import Path
 from tocsin import __version__
 
 KINDS = (
+    "channel",
     "command",
     "datasource",
     "feature",
