@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from tocsin_tsdb.promql import selectors
+from tocsin_tsdb.promql import frames, selectors
 from tocsin_tsdb.promql.engine import Engine
 from tocsin_tsdb.promql.interface import ExecutionError, Labels, Matrix, ParseError, Scalar, Vector
 
@@ -48,8 +48,9 @@ def engine() -> Engine:
 
 @pytest.mark.parametrize("block_cells", [1 << 16, 7])
 def test_range_equals_instants(engine: Engine, block_cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also with blocks so small that every series is on its own."""
+    """Also with blocks so small that every series, and every step, is on its own."""
     monkeypatch.setattr(selectors, "_BLOCK_CELLS", block_cells)
+    monkeypatch.setattr(frames, "_BLOCK_CELLS", block_cells)
     compared = 0
     for query in [*SPECIAL, *generated_queries(11, 150)]:
         if not BOUNDS.search(query):

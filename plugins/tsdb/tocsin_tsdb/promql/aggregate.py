@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .frames import Frame
+from .frames import Frame, column_blocks
 from .grouping import Groups
 from .interface import BoolArray, Float64Array, Int64Array
 from .overtime import sorted_quantile
@@ -13,20 +13,35 @@ from .overtime import sorted_quantile
 def aggregate(operator: str, frame: Frame, groups: Groups, q: Float64Array | None = None) -> Frame:
     """Apply an operator to every group at every step; `q` [steps] is the parameter of `quantile`."""
     order, starts = groups.ordered()
-    values, present = frame.values[order], frame.present[order]
-    counts = np.add.reduceat(present, starts, axis=0, dtype=np.int64)
-    some = counts > 0
-    if operator in ("count", "group"):
-        result = counts.astype(np.float64) if operator == "count" else np.ones(counts.shape)
-    elif operator in ("min", "max"):
-        choose = np.fmin if operator == "min" else np.fmax
-        result = choose.reduceat(np.where(present, values, np.nan), starts, axis=0)
-    elif operator == "quantile":
-        assert q is not None
-        result = _quantiles(values, present, starts, q)
-    else:
-        result = _moments(operator, values, present, groups.ids[order], starts, counts)
+    ids = groups.ids[order]
+    shape = (len(groups.keys), frame.steps)
+    result, some = np.empty(shape), np.empty(shape, dtype=np.bool_)
+    for steps in column_blocks(len(frame.labels), frame.steps):
+        values, present = frame.values[:, steps][order], frame.present[:, steps][order]
+        counts = np.add.reduceat(present, starts, axis=0, dtype=np.int64)
+        some[:, steps] = counts > 0
+        if operator == "quantile":
+            assert q is not None
+            result[:, steps] = _quantiles(values, present, starts, q[steps])
+        else:
+            result[:, steps] = _reduce(operator, values, present, ids, starts, counts)
     return Frame(groups.keys, result, some)
+
+
+def _reduce(
+    operator: str, values: Float64Array, present: BoolArray, ids: Int64Array, starts: Int64Array, counts: Int64Array
+) -> Float64Array:
+    match operator:
+        case "count":
+            return counts.astype(np.float64)
+        case "group":
+            return np.ones(counts.shape)
+        case "min" | "max":
+            choose = np.fmin if operator == "min" else np.fmax
+            extremes: Float64Array = choose.reduceat(np.where(present, values, np.nan), starts, axis=0)
+            return extremes
+        case _:
+            return _moments(operator, values, present, ids, starts, counts)
 
 
 def _moments(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
@@ -11,6 +11,7 @@ import numpy as np
 from .interface import METRIC_NAME, BoolArray, ExecutionError, Float64Array, Int64Array, Labels
 
 SAME_LABELS = "vector cannot contain metrics with the same labelset"
+_BLOCK_CELLS = 1 << 18
 _METADATA_LABELS = frozenset((METRIC_NAME, "__type__", "__unit__"))
 """What operations that change a value's meaning take away."""
 
@@ -113,6 +114,13 @@ class Windows:
 
 
 Value: TypeAlias = Frame | Row | Text | RangeVector
+
+
+def column_blocks(rows: int, steps: int) -> Iterator[slice]:
+    """Split steps so that what is computed from a block of all rows stays small."""
+    size = max(1, _BLOCK_CELLS // max(1, rows))
+    for start in range(0, steps, size):
+        yield slice(start, min(steps, start + size))
 
 
 def empty_frame(steps: int) -> Frame:

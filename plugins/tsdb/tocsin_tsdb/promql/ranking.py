@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from .frames import Frame, make_labels
+from .frames import Frame, column_blocks, make_labels
 from .grouping import Groups
 from .interface import BoolArray, Float64Array, Int64Array, Labels
 from .numbers import format_decimal
@@ -16,26 +16,32 @@ _HASH_RANGE = float(1 << 64)
 
 def top(frame: Frame, groups: Groups, k: Float64Array, *, largest: bool) -> Frame:
     """Keep the k largest or smallest elements of each group at each step; k is [steps]. NaN ranks last."""
-    order = rank(frame, groups, largest=largest)
-    best = Frame(frame.labels, frame.values, _first_of_groups(frame.present, groups, order, k))
+    keep = np.empty(frame.present.shape, dtype=np.bool_)
+    order = np.empty((len(frame.labels), 1), dtype=np.int64)
+    for steps in column_blocks(len(frame.labels), frame.steps):
+        order = _rank(frame.values[:, steps], frame.present[:, steps], groups.ids, largest=largest)
+        keep[:, steps] = _first_of_groups(frame.present[:, steps], groups, order, k[steps])
+    best = Frame(frame.labels, frame.values, keep)
     return best.take(order[:, 0]) if frame.steps == 1 else best  # the order shows only at a single step
 
 
-def rank(frame: Frame, groups: Groups, *, largest: bool) -> Int64Array:
+def _rank(values: Float64Array, present: BoolArray, ids: Int64Array, *, largest: bool) -> Int64Array:
     """Return for every step the rows in order of group, then presence, then value, then row, [rows x steps]."""
-    values = -frame.values if largest else frame.values
-    keys = np.where(np.isnan(values), np.inf, values)
-    nan = np.isnan(frame.values)
-    ids = np.broadcast_to(groups.ids[:, None], keys.shape)
-    order: Int64Array = np.lexsort((keys, nan, ~frame.present, ids), axis=0)
+    nan = np.isnan(values)
+    keys = np.where(nan, np.inf, -values if largest else values)
+    spread = np.broadcast_to(ids[:, None], keys.shape)
+    order: Int64Array = np.lexsort((keys, nan, ~present, spread), axis=0)
     return order
 
 
 def first(frame: Frame, groups: Groups, k: Float64Array) -> Frame:
     """Keep the first k elements of each group at each step."""
-    ids = np.broadcast_to(groups.ids[:, None], frame.present.shape)
-    order = np.lexsort((~frame.present, ids), axis=0)
-    return Frame(frame.labels, frame.values, _first_of_groups(frame.present, groups, order, k))
+    keep = np.empty(frame.present.shape, dtype=np.bool_)
+    for steps in column_blocks(len(frame.labels), frame.steps):
+        present = frame.present[:, steps]
+        order = np.lexsort((~present, np.broadcast_to(groups.ids[:, None], present.shape)), axis=0)
+        keep[:, steps] = _first_of_groups(present, groups, order, k[steps])
+    return Frame(frame.labels, frame.values, keep)
 
 
 def _first_of_groups(present: BoolArray, groups: Groups, order: Int64Array, k: Float64Array) -> BoolArray:
