@@ -214,11 +214,12 @@ def test_hosts_of_groups(world) -> None:
     assert dat(ann.get("/api/svc/busi-groups", query={"query": "web-1"})) == []
     world.app.core.provide(Hosts(), HostLookup)
 
-    def tags(gids: str) -> list[str]:
-        return dat(ann.get("/api/svc/busi-groups/tags", query={"gids": gids}))
+    def tags(gids: str, client: Any = world.root) -> list[str]:
+        return dat(client.get("/api/svc/busi-groups/tags", query={"gids": gids}))
 
     assert tags("1") == ["busigroup=web", "env=prod"]
     assert tags("") == tags("77") == ["busigroup=web", "a=b", "env=beta", "env=prod"]
+    assert tags("1", ann) == tags("", ann) == []
     assert err(ann.get("/api/svc/busi-groups/tags", query={"gids": "1,x"})) == "cannot convert x to int64"
 
     def groups(client: Any, ident: str) -> list[int]:
@@ -228,6 +229,7 @@ def test_hosts_of_groups(world) -> None:
     assert groups(ann, "db-1") == []
     dat(world.root.post("/api/svc/user-group/2/members", {"ids": [world.user_id("ann")]}))
     assert groups(ann, "db-1") == [2]
+    assert tags("", ann) == tags("1,2", ann) == ["a=b", "env=beta"]
     assert groups(world.root, "unknown") == []
 
 

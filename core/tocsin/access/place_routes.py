@@ -101,12 +101,16 @@ def group_permission(ctx: Context) -> bool:
 
 
 def host_tags(ctx: Context) -> list[str]:
-    """List the tags of the hosts in business groups, the group labels first."""
+    """List the tags of the hosts in business groups that the caller may read, the group labels first."""
     if not ctx.core.has(HostLookup):
         return []
-    hosts = ctx.core.get(HostLookup)
-    wanted = ctx.query_ids("gids")
-    tags = (hosts.tags_of_groups(wanted) if wanted else None) or hosts.tags_of_groups(())
+    hosts, wanted = ctx.core.get(HostLookup), ctx.query_ids("gids")
+    if ctx.user.is_admin:
+        tags = (hosts.tags_of_groups(wanted) if wanted else None) or hosts.tags_of_groups(())
+    else:
+        readable = ctx.core.get(Directory).readable_group_ids(ctx.user)
+        wanted = [group for group in wanted or readable if group in readable]
+        tags = hosts.tags_of_groups(wanted) if wanted else set()
     return sorted(tags, key=lambda tag: (not tag.startswith("busigroup"), tag))
 
 

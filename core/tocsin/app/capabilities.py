@@ -8,6 +8,7 @@ from tocsin.plugin import Feature
 
 CAPABILITIES: tuple[str, ...] = (
     "tocsin.access",
+    "tocsin.targets",
     "tocsin.datasources",
     "tocsin.ingest",
     "tocsin.events",

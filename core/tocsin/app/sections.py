@@ -162,13 +162,17 @@ class PluginSettings:
 
 @section("Center")
 class CenterSettings:
-    """How long the center keeps what has happened."""
+    """How long the center keeps what has happened, and what it hands out to hosts."""
 
     history_days: int = key(
         "CleanAlertHisEventDay", 0, "days to keep historical events; 0 keeps them for ever", check=at_least(0)
     )
     record_days: int = key(
         "CleanNotifyRecordDay", 7, "days to keep notification records; 0 keeps them for ever", check=at_least(0)
+    )
+    agents_directory: str = key("AgentsDir", "agents/categraf", "directory of the collector packages to hand out")
+    agents_release_url: str = key(
+        "AgentsReleaseURL", "", "public address of collector releases, for packages that are not there; empty for none"
     )
 
 

@@ -69,6 +69,9 @@ LOGIN = Access(((Need.LOGIN, ""),))
 ADMIN = Access(((Need.LOGIN, ""), (Need.ADMIN, "")))
 SERVICE = Access(((Need.SERVICE, ""),))
 AGENT = Access(((Need.AGENT, ""),))
+AGENTS_ONLY = "agents only"
+COLLECTOR = Access(((Need.AGENT, AGENTS_ONLY),))
+"""Like ``AGENT``, but accounts of the service API are not taken."""
 LOCAL = Access(((Need.LOCAL, ""),))
 
 

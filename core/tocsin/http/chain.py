@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from marshmallow import ValidationError
 
-from tocsin.http.access import Need
+from tocsin.http.access import AGENTS_ONLY, Need
 from tocsin.http.context import Context, Guard
 from tocsin.http.errors import ApiError, forbidden, invalid, unauthorized
 
@@ -80,11 +80,12 @@ def _service(_: str) -> Guard:
     return check
 
 
-def _agent(_: str) -> Guard:
+def _agent(which: str) -> Guard:
     def check(context: Context) -> None:
         agents = context.core.http.api_for_agent.basic_auth
         if agents:
-            context.service_user = basic_auth(context, {**context.core.http.api_for_service.basic_auth, **agents})
+            others = {} if which == AGENTS_ONLY else context.core.http.api_for_service.basic_auth
+            context.service_user = basic_auth(context, {**others, **agents})
 
     return check
 

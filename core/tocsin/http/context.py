@@ -109,7 +109,11 @@ class Context:
 
     def json(self) -> Any:
         """Return the body parsed as JSON, whatever its type."""
-        data = self.raw_body
+        return self.parsed_json(self.raw_body)
+
+    @staticmethod
+    def parsed_json(data: bytes) -> Any:
+        """Return bytes parsed as JSON with the checks and errors of a body, for bodies that came compressed."""
         if not data.strip():
             raise invalid("json body invalid: EOF")
         try:

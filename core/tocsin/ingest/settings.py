@@ -73,9 +73,7 @@ class PushgwSettings:
     )
     proxy_max_body: int = key("ProxyMaxBodyBytes", 32 << 20, "largest body for /proxy/v1/write", check=at_least(1))
     proxy_concurrent: bool = key("ProxyConcurrentForward", False, "forward to all writers at once, not one by one")
-    target_retries: int = key(
-        "UpdateTargetRetryCount", 3, "attempts to write when hosts were seen", check=at_least(1)
-    )
+    target_retries: int = key("UpdateTargetRetryCount", 3, "attempts to write when hosts were seen", check=at_least(1))
     target_retry_interval: int = key(
         "UpdateTargetRetryIntervalMills", 500, "milliseconds between two of these attempts", check=at_least(0)
     )

@@ -1,0 +1,81 @@
+"""The targets capability as a feature of core."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tocsin.access.directory import Directory
+from tocsin.access.groups import Groups
+from tocsin.access.neighbours import GroupHooks, HostLookup
+from tocsin.access.statistics import Statistics
+from tocsin.alerting.settings import AlertSettings
+from tocsin.ingest.hosts import HostRegister, TargetLabels
+from tocsin.ingest.settings import PushgwSettings
+from tocsin.plugin import Feature, Route, create
+from tocsin.targets.book import LabelBook
+from tocsin.targets.heartbeat import Heartbeats
+from tocsin.targets.hosts import Hosts
+from tocsin.targets.metrics import TargetMetrics
+from tocsin.targets.models import TABLES, TargetRow
+from tocsin.targets.pulse import Beats, Pulse
+from tocsin.targets.routes import page_routes
+from tocsin.targets.service_routes import collector_routes, process_routes, service_routes
+from tocsin.targets.views import HostViews
+
+if TYPE_CHECKING:
+    from tocsin.app.core import Core
+
+log = logging.getLogger(__name__)
+
+
+class Targets(Feature):
+    """Hosts, their heartbeats, and what is attached to their series."""
+
+    name = "targets"
+    processes = frozenset(("center", "alert"))
+    settings = (PushgwSettings, AlertSettings)
+    tables = TABLES
+    migrations = (create(*TABLES),)
+
+    def setup(self, core: Core) -> None:
+        """Build the services and offer them to access, ingest and the engine."""
+        metrics, directory = TargetMetrics(core.metrics), core.get(Directory)
+        hosts, pulse = Hosts(core.db, core.snapshots, core.clock), Pulse(core.cache)
+        beats = Beats(core.cache, core.settings[PushgwSettings], metrics, hosts.register, core.clock)
+        engine_name = core.settings[AlertSettings].heartbeat.engine_name
+        for offered in (metrics, hosts, pulse, beats):
+            core.provide(offered)
+        core.provide(Heartbeats(hosts, beats, directory, metrics, core.clock, engine_name))
+        core.provide(HostViews(hosts, pulse, core.get(Groups), directory, core.clock))
+        core.provide(hosts, HostLookup)
+        core.provide(LabelBook(core.snapshots, directory, metrics), TargetLabels)
+        core.provide(beats, HostRegister)
+        core.get(GroupHooks).refuse_while("targets", 5, hosts.count_in_group)
+        core.get(Statistics).add("target", TargetRow)
+
+    def routes(self, core: Core) -> Iterable[Route]:
+        """Return the rows of the center; the alert process only reads."""
+        if core.process != "center":
+            return
+        metrics = core.get(TargetMetrics)
+        yield from page_routes()
+        yield from process_routes()
+        if core.http.api_for_agent.enable:
+            yield from collector_routes(metrics)
+        if core.http.api_for_service.enable:
+            yield from service_routes(metrics)
+
+    def start(self, core: Core, role: str) -> None:
+        """Start writing signs of life in a worker."""
+        if role == "http" and core.process == "center":
+            core.get(Beats).start(core.release)
+
+    def stop(self, core: Core, role: str) -> None:
+        """Write what is pending and stop."""
+        if role == "http" and core.process == "center":
+            core.get(Beats).stop()
+
+
+FEATURE = Targets()
