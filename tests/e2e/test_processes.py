@@ -26,7 +26,7 @@ def test_a_killed_process_is_replaced_or_not_missed(make_deployment: Make, name:
         service.until(lambda: service.processes().get(name, []) not in ([], [pid]), f"{name} is back")
     service.until(service.serves, "the service answers")
     for pid in service.processes()["launcher"]:
-        os.kill(pid, signal.SIGTERM)
+        service.terminate(pid)
 
 
 def test_it_stops_cleanly_and_leaves_nothing_behind(make_deployment: Make) -> None:

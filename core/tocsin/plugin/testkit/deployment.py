@@ -99,13 +99,17 @@ class Deployment:
         os.kill(pid, number)
         return pid
 
+    def terminate(self, pid: int) -> None:
+        """Ask a process to end, for a launcher whose guard is dead and who would go on serving."""
+        os.kill(pid, signal.SIGTERM)
+
     def until(self, check: Callable[[], bool], what: str, timeout: float = 60.0) -> None:
-        """Wait until ``check`` is true; a refused connection counts as not yet."""
+        """Wait until ``check`` is true; a refused connection and a failed call count as not yet."""
 
         def guarded() -> bool:
             try:
                 return check()
-            except (urllib3.exceptions.HTTPError, json.JSONDecodeError) as error:
+            except (urllib3.exceptions.HTTPError, json.JSONDecodeError, AssertionError) as error:
                 raise OSError(str(error)) from None
 
         wait_until(guarded, timeout=timeout, what=what)
