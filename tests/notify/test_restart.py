@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.notify.conftest import Journal, World, fail
+from tests.notify.conftest import Behaviour, Journal, World, fail
 
 from tocsin.events.models import OutboxEvent
 from tocsin.events.outbox import Outbox
@@ -67,7 +67,7 @@ def run(world: World, died: Callable[[], bool] = lambda: False) -> None:
 
 
 def test_dying_at_every_change_loses_nothing(world: World, channels: Journal) -> None:
-    answers = {"flaky": iter(())}
+    answers: dict[str, Iterator[Behaviour]] = {"flaky": iter(())}
 
     def flaky(delivery: Delivery) -> Receipt:
         return next(answers["flaky"], lambda _: Receipt("ok"))(delivery)

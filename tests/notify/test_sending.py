@@ -76,7 +76,7 @@ def test_people_are_reached_by_the_contact_the_channel_needs(world: World) -> No
     joint = world.channel("Joint", ident="mail", request_type="smtp", param_config=param_config, request_config=config)
     params = {"user_ids": [world.user_id("ann")], "user_group_ids": [team], "note": ""}
     event = world.fire(world.rule({"channel_id": each, "params": params}, {"channel_id": joint, "params": params}))
-    found = sorted(d.targets for d in world.deliver())
+    found = sorted(tuple(d.targets) for d in world.deliver())
     assert found == [("ann@box",), ("ann@box", "bob@box"), ("bob@box",)]
     notifies = world.records(event)["notifies"]
     assert [(n["target"], n["username"]) for n in notifies["Joint"]] == [("ann@box********", "ann,bob")]

@@ -197,19 +197,19 @@ class Dispatcher:
             self._thread.join(timeout)
 
     def _run(self) -> None:
-        pause, adopt_at = 0.0, float("-inf")
+        pause, adopt_at, unsure = 0.0, float("-inf"), True
         while not self._stopping.is_set():
             try:
-                if self._clock() >= adopt_at:
-                    self.adopt()
-                    adopt_at = self._clock() + ADOPT_EVERY
+                if unsure or self._clock() >= adopt_at:
+                    self.adopt(foreign_only=not unsure)
+                    adopt_at, unsure = self._clock() + ADOPT_EVERY, False
                 while self.step() and not self._stopping.is_set():
                     pass
             except Exception:
                 if not pause:
                     log.exception("events cannot be taken over for notification; they are kept and tried again")
                 self._metrics.faults.labels("dispatch").inc()
-                pause = min(max(2 * pause, 1.0), LONGEST_PAUSE)
+                pause, unsure = min(max(2 * pause, 1.0), LONGEST_PAUSE), True
             else:
                 pause = 0.0
             finally:
@@ -268,7 +268,7 @@ class Dispatcher:
             self._metrics.drops.labels(reason).inc()
         return stored
 
-    def adopt(self) -> int:
+    def adopt(self, *, foreign_only: bool = False) -> int:
         """Queue stored sends that nobody works on: ours from before a restart, and those of engines that died."""
         known, mine, now = self._lanes.known(), self._instance(), self._clock()
         columns = (PendingSend.id, PendingSend.channel_id, PendingSend.chain, PendingSend.next_at, PendingSend.instance)
@@ -276,6 +276,8 @@ class Dispatcher:
         others = list(self._outbox.others())
         if others:
             query = query.where(PendingSend.instance.not_in(others))
+        if foreign_only:
+            query = query.where(PendingSend.instance != mine)
         channels, adopted = self._channels.all(), 0
         for number, channel_id, chain, next_at, owner in list(query.tuples()):
             if number in known or (owner != mine and not self._take(number, owner)):
