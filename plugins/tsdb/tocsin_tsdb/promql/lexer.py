@@ -66,8 +66,8 @@ _HEX_ESCAPES = {"x": 2, "u": 4, "U": 8}
 class Token:
     """One lexical item.
 
-    `kind` is `identifier`, `metric`, `number`, `duration`, `string`, `eof`, or the operator or (lower-case) keyword
-    itself. `text` is the source text, except for strings, where it is the unquoted value.
+    `kind` is `identifier`, `metric`, `number`, `duration`, `string`, `eof`, `error`, or the operator or (lower-case)
+    keyword itself. `text` is the source text; of strings it is the unquoted value, of errors the whole message.
     """
 
     kind: str
@@ -95,8 +95,16 @@ class Token:
 
 
 def tokenize(query: str) -> list[Token]:
-    """Return all tokens, the last one of kind `eof`. Raises ParseError at the first character that fits nowhere."""
-    return _Lexer(query).run()
+    """Return all tokens; the last one is of kind `eof`, or `error` at the first character that fits nowhere.
+
+    An error is a token because something before it may be wrong too, and what comes first is what should be reported.
+    """
+    lexer = _Lexer(query)
+    try:
+        lexer.run()
+    except ParseError as problem:
+        lexer.tokens.append(Token("error", str(problem), lexer.pos, len(query)))
+    return lexer.tokens
 
 
 class _Lexer:
@@ -108,7 +116,7 @@ class _Lexer:
         self.in_braces = False
         self.tokens: list[Token] = []
 
-    def run(self) -> list[Token]:
+    def run(self) -> None:
         while self._skip_blank():
             if self.in_braces:
                 self._inside_braces()
@@ -116,7 +124,6 @@ class _Lexer:
                 self._statement()
         self._check_closed()
         self.tokens.append(Token("eof", "", self.pos, self.pos))
-        return self.tokens
 
     def _skip_blank(self) -> bool:
         while self.pos < len(self.query):

@@ -28,6 +28,7 @@ _MATCH_OPS = frozenset(("=", "!=", "=~", "!~"))
 _NOT_METRICS = frozenset(("bool", "on", "ignoring", "group_left", "group_right"))
 _METRIC_KEYWORDS = (AGGREGATORS | WORD_OPERATORS | MODIFIER_WORDS | PREPROCESSORS) - _NOT_METRICS
 _LABEL_KEYWORDS = AGGREGATORS | WORD_OPERATORS | MODIFIER_WORDS | PREPROCESSORS
+_EXPRESSION_STARTS = _METRIC_KEYWORDS | {"number", "duration", "string", "identifier", "metric", *"({+-", "error"}
 _PARAMETRIC = frozenset(("bottomk", "count_values", "limit_ratio", "limitk", "quantile", "topk"))
 _MAX_DEPTH = 100
 _MAX_TIMESTAMP_MS = 1 << 62  # leaves room for offsets within 64 bits
@@ -72,6 +73,8 @@ class _Parser:
         return self.token.kind in kinds
 
     def _unexpected(self, context: str = "", expected: str = "") -> ParseError:
+        if self._at("error"):
+            return ParseError(self.token.text)
         context = context or ("aggregation" if self.open_aggregations else "")
         message = f"unexpected {self.token.describe()}"
         message += f" in {context}" if context else ""
@@ -218,7 +221,7 @@ class _Parser:
             args.append(self.expression(1))
             if self._at(","):
                 comma = self._advance()
-                if self._at(")"):
+                if not self._at(*_EXPRESSION_STARTS):
                     raise self._error(comma.start, "trailing commas not allowed in function call args")
             elif not self._at(")"):
                 raise self._unexpected()
