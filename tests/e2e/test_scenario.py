@@ -77,7 +77,10 @@ def story(make_deployment: Callable[..., Deployment], http_sink: HttpSink) -> St
 
 
 def writing_to(service: Deployment) -> dict[str, Any]:
-    return {"url": f"{service.url}/rw/v1/write", "queue_config": {"batch_send_deadline": "500ms", "max_backoff": "500ms"}}
+    return {
+        "url": f"{service.url}/rw/v1/write",
+        "queue_config": {"batch_send_deadline": "500ms", "max_backoff": "500ms"},
+    }
 
 
 @pytest.mark.parametrize("victims", [(), ("worker", "http", "engine", "sidecar tsdb", "launcher", "guard")])
