@@ -85,6 +85,7 @@ def _make_server(app: Any, socket_path: Path, options: ApiOptions) -> Any:
         channel_request_lookahead=1,
         recv_bytes=1 << 18,
         inbuf_overflow=MAX_BODY,
+        outbuf_overflow=2 * MAX_BODY,
         max_request_body_size=MAX_BODY + 1,
         asyncore_use_poll=True,
         clear_untrusted_proxy_headers=False,

@@ -46,6 +46,9 @@ MODIFIER_WORDS = frozenset(
     ]
 )
 PREPROCESSORS = frozenset(("start", "end", "step", "range"))
+_LITERALS = frozenset(("string", "number", "duration"))
+_PUNCTUATION = frozenset("(){}[],=:")
+_SHOWN = 10
 _NUMBER_WORDS = frozenset(("inf", "nan"))
 _KEYWORDS = AGGREGATORS | WORD_OPERATORS | MODIFIER_WORDS | PREPROCESSORS
 
@@ -53,9 +56,10 @@ _SPACE = re.compile(r"[ \t\n\r]+")
 _COMMENT = re.compile(r"#[^\r\n]*")
 _WORD = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+")
-_NUMBER = re.compile(r"0[xX][0-9a-fA-F_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d[\d_]*)?")
-_ALNUM = re.compile(r"[A-Za-z0-9_.]*")
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F_]*|[\d_]*(?:\.[\d_]*)?(?:[eE][+-]?[\d_]*)?")
+_DURATION_REST = re.compile(r"[smhdwy]s?(?:\d+[smhdw]s?)*")
+_MORE_DIGITS = re.compile(r"\d+")
+_WORD_CHARACTER = re.compile(r"[A-Za-z0-9_]")
 _OPERATORS = re.compile(r"==|!=|>=|<=|[-+*/%^<>=@,]")
 _BRACES_OPERATORS = re.compile(r"=~|!~|!=|=|,")
 _SIMPLE_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
@@ -75,23 +79,23 @@ class Token:
     start: int
     end: int
 
-    def describe(self) -> str:
+    def describe(self, query: str) -> str:
         """Name the token the way error messages do."""
+        source = query[self.start : self.end]
         if self.kind == "eof":
             return "end of input"
-        if self.kind == "string":
-            return f"string {quote(self.text)}"
-        if self.kind in ("identifier", "number", "duration"):
-            return f"{self.kind} {quote(self.text)}"
+        if self.kind == "identifier":
+            return f"identifier {quote(source)}"
         if self.kind == "metric":
-            return f"metric identifier {quote(self.text)}"
+            return f"metric identifier {quote(source)}"
         if self.kind in AGGREGATORS:
-            return f"<aggr:{self.text}>"
-        if self.kind in MODIFIER_WORDS or self.kind in PREPROCESSORS:
-            return f"<{self.text}>"
-        if self.kind in ("(", ")", "{", "}", "[", "]", ",", "=", ":"):
-            return quote(self.text)
-        return f"<op:{self.text}>"
+            return f"<aggr:{source}>"
+        if self.kind in MODIFIER_WORDS:
+            return f"<{source}>"
+        if self.kind in _LITERALS or self.kind in PREPROCESSORS or self.kind in _PUNCTUATION:
+            text = quote(source[:_SHOWN]) + ("..." if len(source) > _SHOWN else "")
+            return f"{self.kind} {text}" if self.kind in _LITERALS else text
+        return f"<op:{source}>"
 
 
 def tokenize(query: str) -> list[Token]:
@@ -186,6 +190,7 @@ class _Lexer:
         elif char == ")":
             self.parens -= 1
             if self.parens < 0:
+                self.pos += 1  # reported where the parenthesis ends, as by the reference
                 raise self._error(f"unexpected right parenthesis {_rune(char)}")
         elif char == "[":
             if self.in_bracket:
@@ -219,14 +224,21 @@ class _Lexer:
             raise self._error(f"unexpected character inside braces: {_rune(char)}")
 
     def _number_or_duration(self) -> None:
-        duration = _DURATION.match(self.query, self.pos)
+        """Read as much as can be a number; if a letter follows, it must be the unit of a duration."""
         number = _NUMBER.match(self.query, self.pos)
-        best, kind = (duration, "duration") if duration else (number, "number")
-        end = best.end() if best else self.pos
-        rest = _ALNUM.match(self.query, end)
-        if rest and rest.group():
-            raise self._error(f"bad number or duration syntax: {quote(self.query[self.pos : rest.end()])}")
-        self._emit(kind, end)
+        end = number.end() if number else self.pos
+        if not _WORD_CHARACTER.match(self.query, end) and self.query[end - 1] not in "eExX+-_":
+            self._emit("number", end)
+            return
+        rest = _DURATION_REST.match(self.query, end)
+        if rest:
+            digits = _MORE_DIGITS.match(self.query, rest.end())
+            end = digits.end() if digits else rest.end()
+            if not _WORD_CHARACTER.match(self.query, end) and not digits:
+                self._emit("duration", end)
+                return
+            end += not digits
+        raise self._error(f"bad number or duration syntax: {quote(self.query[self.pos : end])}")
 
     def _string(self, mark: str) -> None:
         start = self.pos

@@ -25,7 +25,7 @@ _PRECEDENCE = {
 }
 _UNARY_PRECEDENCE = 6  # binds like multiplication: -1^2 is -(1^2)
 _MATCH_OPS = frozenset(("=", "!=", "=~", "!~"))
-_NOT_METRICS = frozenset(("bool", "on", "ignoring", "group_left", "group_right"))
+_NOT_METRICS = frozenset(("bool", "on", "ignoring", "group_left", "group_right", "atan2"))
 _METRIC_KEYWORDS = (AGGREGATORS | WORD_OPERATORS | MODIFIER_WORDS | PREPROCESSORS) - _NOT_METRICS
 _LABEL_KEYWORDS = AGGREGATORS | WORD_OPERATORS | MODIFIER_WORDS | PREPROCESSORS
 _EXPRESSION_STARTS = _METRIC_KEYWORDS | {"number", "duration", "string", "identifier", "metric", *"({+-", "error"}
@@ -76,7 +76,7 @@ class _Parser:
         if self._at("error"):
             return ParseError(self.token.text)
         context = context or ("aggregation" if self.open_aggregations else "")
-        message = f"unexpected {self.token.describe()}"
+        message = f"unexpected {self.token.describe(self.query)}"
         message += f" in {context}" if context else ""
         message += f", expected {expected}" if expected else ""
         return self._error(self.token.start, message)
@@ -196,7 +196,7 @@ class _Parser:
         if token.kind == "{":
             return self._selector("", token.start)
         following = self.tokens[self.index + 1].kind if self.index + 1 < len(self.tokens) else "eof"
-        if token.kind in AGGREGATORS and following not in _AFTER_METRIC:
+        if token.kind in AGGREGATORS and following in ("(", "by", "without"):
             return self._aggregate()
         if following == "(" and (token.kind == "identifier" or token.kind in PREPROCESSORS):
             return self._call()
@@ -230,10 +230,10 @@ class _Parser:
 
     def _call(self) -> Expr:
         name = self._advance()
+        args = self._arguments()
         signature = FUNCTIONS.get(name.text)
         if signature is None:
             raise self._error(name.start, f"unknown function with name {quote(name.text)}")
-        args = self._arguments()
         return nodes.Call(Span(name.start, self._last_end()), signature, args)
 
     def _aggregate(self) -> Expr:
@@ -351,8 +351,10 @@ class _Parser:
     def _set_at(self, expr: Expr) -> None:
         if self._at("start", "end"):
             at: nodes.At = "start" if self._advance().kind == "start" else "end"
-            self._expect("(", "@")
-            self._expect(")", "@")
+            for mark in "()":
+                if not self._at(mark):
+                    raise self._unexpected("@", "timestamp")
+                self._advance()
         else:
             seconds = self._signed_number("@", "timestamp")
             if not abs(seconds) * 1000 < _MAX_TIMESTAMP_MS:  # NaN included
@@ -399,9 +401,6 @@ class _Parser:
             raise self._error(at, "duration must be greater than 0")
         return milliseconds
 
-
-_AFTER_METRIC = frozenset(("eof", ")", ",", "[", "{", "@", "offset", "anchored", "smoothed", ":", "]", *_PRECEDENCE))
-"""What may follow a metric that is called like an aggregation operator; anything else continues an aggregation."""
 
 assert not SET_OPERATORS - _PRECEDENCE.keys()
 

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     import duckdb
 
 ROW_GROUP = 61_440
+_SETTINGS = (
+    "enable_progress_bar = false",
+    "enable_external_file_cache = false",  # the kernel's page cache does, and its memory is not ours
+    "parquet_metadata_cache = true",
+    "allocator_flush_threshold = '1MB'",  # give freed memory back instead of keeping it for the next query
+    "allocator_bulk_deallocation_flush_threshold = '1MB'",
+)
 LIST_LIMIT = 512
 
 
@@ -40,9 +47,8 @@ class Parquet:
         with self._lock:
             if self._connection is None:
                 self._connection = duckdb.connect(":memory:", config=dict(self._settings))
-                for setting in ("enable_progress_bar = false", "enable_external_file_cache = false"):
+                for setting in _SETTINGS:
                     self._connection.execute(f"SET {setting}")
-                self._connection.execute("SET parquet_metadata_cache = true")
             return self._connection.cursor()
 
     def write(self, path: Path, columns: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -31,7 +31,7 @@ class StoreOptions:
     rows_per_file: int = 1 << 19
     hot_bytes: int = 96 << 20
     duckdb_memory: int = 192 << 20
-    duckdb_threads: int = 2
+    duckdb_threads: int = 1
     id_reuse_seconds: float = 900.0
 
     @property
