@@ -6,11 +6,12 @@ import threading
 import time
 
 import pytest
-from tests.notify.conftest import Clock, Journal, World, fail
+from tests.notify.conftest import Clock, Journal, Plugin, World, fail
 
 from tocsin.notify.models import NotifyRecordRow, PendingSend
 from tocsin.plugin import Delivery, Receipt
-from tocsin.plugin.testkit import dat
+from tocsin.plugin.testkit import AppFactory, dat
+from tocsin.plugin.testkit.components import wait_until
 
 
 def test_an_event_is_delivered_and_recorded(world: World) -> None:
@@ -182,6 +183,28 @@ def test_a_hanging_channel_delays_nobody_else(world: World, channels: Journal, g
     assert all(world.outcomes(event) == {"Stuck": [1], "Fine": [1]} for event in events)
 
 
+def test_hanging_sends_hold_no_database_connection(
+    make_app: AppFactory, channels: Journal, clock: Clock, gate: threading.Event
+) -> None:
+    settings = {"DB": {"MaxOpenConns": 3}}
+    world = World(make_app(plugins=[Plugin(channels)], settings=settings, clock=clock), clock, channels)
+    channels.acts["hang"] = lambda delivery: (gate.wait(30), Receipt())[1]
+    stuck = world.channel("Stuck", request_config={"act": "hang", "timeout": 20.0, "concurrency": 6})
+    rule = world.rule({"channel_id": stuck})
+    for number in range(6):
+        world.fire(rule, hash=f"h{number}")
+    dispatcher, lanes = world.side()
+    dispatcher.step()
+    channels.wait_for(6)
+    event = world.fire(world.rule({"channel_id": world.channel("Fine")}))
+    dispatcher.step()
+    channels.wait_for(7)
+    wait_until(lambda: world.outcomes(event) == {"Fine": [1]}, timeout=10, what="the record of the other channel")
+    gate.set()
+    assert lanes.wait_idle(10)
+    world.close()
+
+
 def test_a_plugin_that_ignores_its_time_limit_is_left_behind(
     world: World, channels: Journal, gate: threading.Event
 ) -> None:
@@ -210,8 +233,6 @@ def test_a_recovery_never_overtakes_its_alert(world: World, channels: Journal) -
 
 
 def test_a_full_queue_drops_with_a_record(make_app, channels: Journal, clock: Clock, gate: threading.Event) -> None:
-    from tests.notify.conftest import Plugin
-
     settings = {"Alert": {"Alerting": {"ChannelQueueSize": 2}}}
     world = World(make_app(plugins=[Plugin(channels)], settings=settings, clock=clock), clock, channels)
     channels.acts["hang"] = lambda delivery: (gate.wait(30), Receipt())[1]

@@ -64,7 +64,8 @@ class Notify(Feature):
         settings, metrics, zone = core.settings[SendSettings], NotifyMetrics(core.metrics), local_zone()
         renderer = Renderer(TemplateEngine(field_functions(core.clock, zone)), providers, metrics)
         calls = PluginCalls(core.metrics, settings.max_overdue)
-        sender = Sender(renderer, calls, settings, core.settings[DatasourceSettings].networks())
+        networks = core.settings[DatasourceSettings].networks()
+        sender = Sender(renderer, calls, settings, denied_networks=networks, release=core.release)
         around = (channels, templates, renderer, sender, directory, providers)
         trials = Trials(*around, zone=zone, domain=lambda: site_url(core) or LOCAL_URL, clock=core.clock)
         for offered in (providers, channels, templates, rules, metrics, renderer, sender, trials):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,12 +42,19 @@ class Sender:
     """Makes attempts, each within its time limit whatever the plugin does."""
 
     def __init__(
-        self, renderer: Renderer, calls: PluginCalls, settings: SendSettings, denied_networks: tuple[Any, ...] = ()
+        self,
+        renderer: Renderer,
+        calls: PluginCalls,
+        settings: SendSettings,
+        *,
+        denied_networks: tuple[Any, ...],
+        release: Callable[[], None],
     ) -> None:
         self._renderer = renderer
         self._calls = calls
         self._settings = settings
         self._denied = denied_networks
+        self._release = release
 
     def plan(self, channel: Channel) -> SendPlan:
         """Return how a channel's sends are driven, within the installation's limits."""
@@ -81,6 +88,7 @@ class Sender:
             sent.key,
             self._denied,
         )
+        self._release()  # a receiver that takes its time must not hold a database connection that others wait for
         try:
             receipt: Receipt = self._calls.call(
                 kind.ident, "send", lambda: kind.send(delivery), seconds=plan.timeout, about=channel.id
