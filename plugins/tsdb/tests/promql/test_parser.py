@@ -25,13 +25,16 @@ REFUSED = {
     "foo bar": '1:5: parse error: unexpected identifier "bar"',
     "foo\n  bar": '2:3: parse error: unexpected identifier "bar"',
     "ü": "1:1: parse error: unexpected character: 'ü'",
-    '"ü" "b"': '1:6: parse error: unexpected string "b"',
+    '"ü" "b"': r'1:6: parse error: unexpected string "\"b\""',
+    "foo 'a long string'": """1:5: parse error: unexpected string "'a long st"...""",
+    "foo 1234567890123": '1:5: parse error: unexpected number "1234567890"...',
+    "sum(foo end)": '1:9: parse error: unexpected "end" in aggregation',
     "foo bar $": '1:5: parse error: unexpected identifier "bar"',
     "sum(foo bar": '1:9: parse error: unexpected identifier "bar" in aggregation',
     "sum $": "1:5: parse error: unexpected character: '$'",
     "rate(foo) + $": "1:13: parse error: unexpected character: '$'",
     "(foo": "1:5: parse error: unclosed left parenthesis",
-    "foo)": "1:4: parse error: unexpected right parenthesis ')'",
+    "foo)": "1:5: parse error: unexpected right parenthesis ')'",
     "foo[5m": "1:7: parse error: unclosed left bracket",
     "foo]": "1:4: parse error: unexpected right bracket ']'",
     "foo[5m[5m]]": "1:7: parse error: unexpected left bracket '['",
@@ -69,7 +72,7 @@ REFUSED = {
     'got "string"',
     "sum": None,
     "sum(": "1:5: parse error: unclosed left parenthesis",
-    "sum foo": '1:5: parse error: unexpected identifier "foo" in aggregation',
+    "sum foo": '1:5: parse error: unexpected identifier "foo"',
     "sum()": "1:1: parse error: no arguments for aggregate expression provided",
     "sum(foo, bar)": "1:1: parse error: wrong number of arguments for aggregate expression provided, expected 1, got 2",
     "topk(foo)": "1:1: parse error: wrong number of arguments for aggregate expression provided, expected 2, got 1",
@@ -112,8 +115,15 @@ REFUSED = {
     r'"\q"': "1:1: parse error: unknown escape sequence U+0071 'q'",
     r'"\xg0"': "1:1: parse error: illegal character U+0067 'g' in escape sequence",
     r'"\ud800"': "1:1: parse error: escape sequence is an invalid Unicode code point 0xd800",
-    "1x": '1:1: parse error: bad number or duration syntax: "1x"',
-    "0xg": '1:1: parse error: bad number or duration syntax: "0xg"',
+    "1x": '1:1: parse error: bad number or duration syntax: "1"',
+    "1.5e": '1:1: parse error: bad number or duration syntax: "1.5e"',
+    "5summ": '1:1: parse error: bad number or duration syntax: "5su"',
+    "5m500": '1:1: parse error: bad number or duration syntax: "5m500"',
+    "1.5h": '1:1: parse error: not a valid duration string: "1.5h"',
+    "nofunc(foo bar)": '1:12: parse error: unexpected identifier "bar"',
+    "atan2": "1:1: parse error: unexpected <op:atan2>",
+    "foo @ end 5": '1:11: parse error: unexpected number "5" in @, expected timestamp',
+    "0xg": '1:1: parse error: bad number or duration syntax: "0x"',
     "1__0": "1:1: parse error: error parsing number",
     "info(foo, bar)": "1:11: parse error: expected label selectors only, got vector selector instead",
     "(" * 300 + "1" + ")" * 300: "1:101: parse error: expression nested deeper than 100 levels",
@@ -129,9 +139,7 @@ def test_refused(query: str) -> None:
     assert str(caught.value).startswith(str(REFUSED[query]))
 
 
-@pytest.mark.parametrize(
-    "word", sorted({*AGGREGATORS, "offset", "by", "without", "and", "start", "end", "step", "atan2"})
-)
+@pytest.mark.parametrize("word", sorted({*AGGREGATORS, "offset", "by", "without", "and", "start", "end", "step"}))
 def test_keywords_name_metrics_and_labels(word: str) -> None:
     tree = parse(f"sum by ({word}) ({word}{{{word}='x'}}) + on ({word}) {word}")
     assert isinstance(tree, nodes.Binary)
