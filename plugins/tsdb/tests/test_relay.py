@@ -220,6 +220,10 @@ def test_the_writer_returns_when_samples_are_durable(make_app: Any, running: Any
     assert writer.write(Batch(write_request(5.0), 1, 1)).refused_with == 0
     assert application.client.get("/prometheus/api/v1/query?query=up").json()["data"]["result"][0]["value"][1] == "5"
     assert writer.write(Batch(b"\x0a\x05", 1, 1)).refused_with == 400
+    described = wire.encode_metadata(wire.Metadata("up", "gauge", "Up or not.", ""))
+    assert writer.metadata
+    assert writer.write(Batch(described, 0, 0)).refused_with == 0
+    assert application.client.get("/prometheus/api/v1/metadata").json()["data"]["up"][0]["help"] == "Up or not."
     writer.forward_raw(bytes(cramjam.snappy.compress_raw(write_request(6.0))), {"content-encoding": "snappy"})
     with pytest.raises(WriteError, match="400"):
         writer.forward_raw(b"garbage", {"content-encoding": "snappy", "authorization": "not passed on"})

@@ -25,6 +25,8 @@ class EmbeddedWriterSettings:
 class EmbeddedWriter(Writer):
     """Writes into the store of this installation. Returns only when the samples are durable."""
 
+    metadata = True
+
     def __init__(self, client: StoreClient, url: str) -> None:
         self.url = url
         self._client = client
