@@ -145,6 +145,8 @@ class _Parser:
             matching.labels = self._label_list()
             if self._at("group_left", "group_right"):
                 matching.group = "left" if self._advance().kind == "group_left" else "right"
+                if not self._at(*_EXPRESSION_STARTS, "fill", "fill_left", "fill_right"):
+                    raise self._unexpected("grouping opts", quote("("))
                 matching.include = self._label_list() if self._at("(") else ()
         while self._at("fill", "fill_left", "fill_right") and self.tokens[self.index + 1].kind == "(":
             self._fill(matching)
