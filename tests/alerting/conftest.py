@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +58,7 @@ class Store(Datasource):
     failure: str = ""
     refusal: str = ""
     asked: list[str] = field(default_factory=list)
+    gate: threading.Event | None = None
 
     def put(self, value: float, **labels: str) -> None:
         self.series[tuple(sorted(labels.items()))] = value
@@ -70,6 +72,8 @@ class Store(Datasource):
     def query_metrics(self, query: MetricQuery) -> Sequence[Series]:
         text = query.spec["query"]
         self.asked.append(text)
+        if self.gate is not None:
+            self.gate.wait(20)
         if self.refusal:
             raise DatasourceError(self.refusal, refused=True)
         if self.failure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from typing import Any
 
 from tocsin.events.journal import Change, EventJournal
@@ -427,3 +428,23 @@ def test_the_threads_of_the_engine_process(make_app, plugin, make_world) -> None
     world.store().put(5, __name__="cpu")
     wait_until(lambda: not world.active(), timeout=20, what="the alert recovers")
     assert [event["is_recovered"] for event in world.history()] == [1, 0]
+
+
+def test_a_datasource_that_hangs_delays_no_other(make_app, plugin, make_world) -> None:
+    app = make_app(plugins=[plugin], settings={"Alert": {"EngineDelay": 0, "QueryConcurrency": 1}}, start="engine")
+    world = make_world(app, plugin)
+    world.datasource("slow")
+    gate = threading.Event()
+    try:
+        selector = [{"match_type": 0, "op": "in", "values": ["slow"]}]
+        for number in range(5):
+            world.rule(f"slow {number}", query=f"cpu > {number}", cron_pattern="@every 1s", datasource_queries=selector)
+        world.rule(cron_pattern="@every 1s", datasource_queries=[{**selector[0], "values": ["main"]}])
+        world.store("slow").gate = gate
+        world.store("slow").asked.clear()
+        world.store().put(95, __name__="cpu")
+        wait_until(lambda: len(world.store("slow").asked) > 0, timeout=20, what="the slow one is asked")
+        wait_until(lambda: bool(world.active()), timeout=20, what="the other one fires")
+        assert {event["cluster"] for event in world.active()} == {"main"}
+    finally:
+        gate.set()
