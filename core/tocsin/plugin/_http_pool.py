@@ -161,7 +161,7 @@ class Transport:
         if self._slots and not self._slots.acquire(timeout=seconds):
             raise HttpError(f"{host}: all {self._options.max_connections} connections are busy", kind="timeout")
         try:
-            head = head_of("POST", target, _bracketed(base), headers, len(body))
+            head = b"%s%d\r\n\r\n" % (head_of(target, _bracketed(base), tuple(headers.items())), len(body))
             return self._post(pool, head, body, time.monotonic() + seconds, keep)
         except Exception as error:
             raise self._translated(error, host, seconds) from None
@@ -173,11 +173,10 @@ class Transport:
     ) -> tuple[int, dict[str, str], bytes]:
         while True:
             connection = pool._get_conn()
-            kept = connection.is_connected
+            kept = connection.sock is not None  # the pool has closed it when it is stale or was dropped
             exchange = None
             try:
                 if not kept:
-                    connection.close()
                     connection.timeout = max(0.001, min(self._options.dial_timeout, deadline - time.monotonic()))
                     connection.connect()
                 exchange = Exchange(connection.sock, deadline)

@@ -11,6 +11,7 @@ import re
 import socket
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 
 LONGEST_HEAD = 64 << 10
 BROKEN = b" (the answer broke off)"
@@ -28,16 +29,19 @@ class BrokenAnswerError(Exception):
         self.began = began
 
 
-def head_of(method: str, target: str, host: str, headers: Mapping[str, str], size: int) -> bytes:
-    """Return the head of a request; raise ``ValueError`` for characters that HTTP does not allow there."""
-    lines = [f"{method} {target} HTTP/1.1"]
-    if not any(name.lower() == "host" for name in headers):
+@lru_cache(256)
+def head_of(target: str, host: str, headers: tuple[tuple[str, str], ...]) -> bytes:
+    """Return the head of a POST up to the number of its length; remembered, because a writer's never changes.
+
+    Raises ``ValueError`` for characters that HTTP does not allow there.
+    """
+    lines = [f"POST {target} HTTP/1.1"]
+    if not any(name.lower() == "host" for name, _ in headers):
         lines.append(f"Host: {host}")
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    lines.append(f"Content-Length: {size}")
+    lines += [f"{name}: {value}" for name, value in headers]
     if " " in target or any(_FORBIDDEN.search(line) for line in lines):
         raise ValueError("a line of the head holds a line break")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+    return ("\r\n".join(lines) + "\r\nContent-Length: ").encode("latin-1")
 
 
 class Exchange:
