@@ -63,7 +63,7 @@ REFUSED = {
     "foo + on a bar": '1:10: parse error: unexpected identifier "a" in grouping opts, expected "("',
     "foo + on(a b) bar": '1:12: parse error: unexpected identifier "b" in grouping opts, expected "," or ")"',
     "foo + on(1) bar": '1:10: parse error: unexpected number "1" in grouping opts, expected label',
-    "foo + on(a) group_left": '1:24: parse error: unexpected end of input in grouping opts, expected "("',
+    "foo + on(a) group_left": '1:23: parse error: unexpected end of input in grouping opts, expected "("',
     "foo + on(a) group_right * bar": '1:25: parse error: unexpected <op:*> in grouping opts, expected "("',
     "foo + group_left bar": "1:7: parse error: unexpected <group_left>",
     "foo + fill(0) 1": "1:1: parse error: filling in missing series only allowed between instant vectors",
