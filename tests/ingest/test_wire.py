@@ -242,6 +242,27 @@ def test_invalidated_entry_of_the_old_generation(wire, make_series, make_body, c
     assert [labels[0][1] for labels in calls] == [b"a", b"b", b"c", b"a"]
 
 
+def test_many_invalidations_cost_no_memory(wire, make_series, make_body):
+    """Hosts that change all the time: what is stale is swept, and what is not stays."""
+    generation = [0]
+
+    def resolve(labels):
+        ident = labels[0][1].decode()
+        return Verdict([*labels, (b"z", b"%d" % (generation[0] if ident == "hot" else 0))], ident)
+
+    cache = wire.LabelCache(resolve, 100_000)
+    others = make_body(*(make_series(host=f"cold{n}") for n in range(100)))
+    hot = make_body(make_series(host="hot"))
+    wire.rewrite(others, cache)
+    for generation[0] in range(2500):
+        assert b"z\x12" in data(wire.rewrite(hot, cache))
+        cache.invalidate({"hot"})
+    before = cache.stats()
+    assert wire.rewrite(others, cache).received == 100
+    assert cache.stats().hits == before.hits + 100
+    assert cache.stats().entries <= 101
+
+
 @pytest.mark.parametrize(
     "change",
     [

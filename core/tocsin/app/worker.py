@@ -13,7 +13,7 @@ from typing import Any
 
 from gunicorn.workers.gthread import ThreadWorker
 
-PATIENCE_MS = 1
+PATIENCE_MS = 5
 """Milliseconds that a thread waits for the next request of the connection it has just answered."""
 IN_A_ROW = 100
 """Requests of one connection after which it has to queue again like the others."""

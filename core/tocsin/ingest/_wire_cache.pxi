@@ -20,6 +20,7 @@ cdef enum:
     N_KEYS = 1028           # words: MAX_KEY / 8, and 2 for the second row, rounded up
     LINE = 64
     FIRST_SLOTS = 1024
+    MOST_STALE = 1000       # verdicts kept only because slots point to them, before the table is swept
 
 assert interface.MAX_CACHED_LABELS == MAX_KEY
 
@@ -108,7 +109,7 @@ cdef class Generation:
         free(self.memory)
 
     cdef int resize(self, uint64_t size) except -1:
-        """Move to a table of a size that is a power of two."""
+        """Move to a table of a size that is a power of two; what is stale or has moved is left behind."""
         cdef void* old_memory = self.memory
         cdef Slot* old = self.slots
         cdef uint64_t old_size = self.mask + 1 if old_memory != NULL else 0
@@ -119,10 +120,13 @@ cdef class Generation:
         self.memory = memory
         self.slots = <Slot*> ((<uint64_t> memory + LINE - 1) & ~<uint64_t> (LINE - 1))
         self.mask = size - 1
+        self.used = self.moved = 0
         for i in range(old_size):
-            if old[i].verdict != NULL:
+            if old[i].verdict != NULL and old[i].size >= 0 and not (<Decision> old[i].verdict).stale:
                 self.slots[self.place(old[i].hash, old[i].size)] = old[i]
+                self.used += 1
         free(old_memory)
+        self.stale = []
         return 0
 
     cdef uint64_t place(self, const uint64_t* h, int64_t size) noexcept:
@@ -143,6 +147,7 @@ cdef class Generation:
             self.used += 1
             if <uint64_t> self.used * 4 > (self.mask + 1) * 3:
                 self.resize((self.mask + 1) * 2)
+                self.used += 1
                 i = self.place(entry.hash, entry.size)
         self.slots[i] = entry[0]
         return 0
@@ -157,6 +162,8 @@ cdef class Generation:
             verdict = self.verdicts.pop(key)
             verdict.stale = True
             self.stale.append(verdict)  # slots still point to it
+        if len(self.stale) > MOST_STALE:
+            self.resize(self.mask + 1)
 
 
 cdef class LabelCache:

@@ -47,8 +47,8 @@ class Ingest(Feature):
             settings,
             list(outlets.values()),
             metrics,
-            core.get(TargetLabels) if core.has(TargetLabels) else NoHosts(),  # type: ignore[type-abstract]
-            core.get(HostRegister) if core.has(HostRegister) else NoHosts(),  # type: ignore[type-abstract]
+            core.get(TargetLabels) if core.has(TargetLabels) else NoHosts(),
+            core.get(HostRegister) if core.has(HostRegister) else NoHosts(),
             workers=workers,
             clock=core.clock,
         )

@@ -19,7 +19,7 @@ from tocsin.ingest.queue import Queue, Reader
 from tocsin.ingest.settings import PushgwSettings
 from tocsin.ingest.throttle import Throttle
 from tocsin.ingest.wire import wire
-from tocsin.plugin import Decoded
+from tocsin.plugin import Decoded, LabelSets
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +82,7 @@ class Gateway:
             rule: wire.LabelCache(LabelWork(rules, targets, rule), settings.label_cache_size)
             for rule in (COLLECTOR, COLLECTOR_OR_HOST)
         }
+        self._label_sets: dict[str, LabelSets] = {}
         self._targets_seen = 0
         self._queues: dict[int, Queue] = {}
         self._readers: list[tuple[Queue, Reader, Outlet]] = []
@@ -270,6 +271,10 @@ class Gateway:
             with suppress(Exception):
                 self.show()
 
+    def show_label_sets(self, name: str, sets: LabelSets) -> None:
+        """Count the look-ups in what a protocol remembers."""
+        self._label_sets[name] = sets
+
     def show(self) -> None:
         """Bring gauges, and counters that are kept elsewhere, up to date."""
         with self._lock:
@@ -284,6 +289,8 @@ class Gateway:
                 self._show_cache(f"relabel {outlet.url}", stats)
         for rule, cache in self._caches.items():
             self._show_cache("labels" if rule is COLLECTOR else "labels with host", cache.stats())
+        for name, sets in self._label_sets.items():
+            self._show_cache(f"protocol {name}", sets.stats())
 
     def _show_cache(self, name: str, stats: tuple[int, int, int, int]) -> None:
         before = self._shown.get(name, (0, 0, 0))

@@ -129,7 +129,7 @@ Resolver = Callable[[list[tuple[bytes, bytes]]], Verdict]
 
 
 class CacheStats(NamedTuple):
-    """Counters of a label cache since it was made."""
+    """Counters of a label cache since it was made; `entries` may include some that were invalidated."""
 
     hits: int
     misses: int

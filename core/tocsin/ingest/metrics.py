@@ -39,6 +39,7 @@ class GatewayMetrics:
     by_ident: Any
     idents_not_counted: Any
     request_errors: Any
+    items_failed: Any
     metadata_dropped: Any
     drop_sample: Any
     dropped: Any
@@ -86,6 +87,8 @@ TABLE: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "idents_not_counted": (
         "counter", "sample_idents_not_counted_total", "Series of hosts beyond Pushgw.MaxIdentMetrics.", ()),
     "request_errors": ("counter", "request_errors_total", "Requests refused, by protocol.", ("channel", "reason")),
+    "items_failed": (
+        "counter", "items_failed_total", "Items refused one by one in requests that were taken.", ("channel",)),
     "metadata_dropped": ("counter", "metadata_dropped_total", "Metadata entries that no backend wanted.", ()),
     "drop_sample": ("counter", "drop_sample_total", "Series discarded by drop rules.", ()),
     "dropped": ("counter", "dropped_total", "Series that did not reach a queue, by reason.", ("reason",)),

@@ -27,6 +27,8 @@ def ingest_routes(
     """Return the rows of all protocols and of the pass-through endpoint."""
     yield root.post("/proxy/v1/write", proxy.handle, AGENT, max_body=gateway.settings.proxy_max_body, metric=METRIC)
     for protocol in protocols:
+        if (sets := protocol.label_sets()) is not None:
+            gateway.show_label_sets(protocol.name, sets)
         for declared in protocol.routes():
             handler = _handler(gateway, protocol.name, declared)
             yield Route(
@@ -54,7 +56,8 @@ def _handler(gateway: Gateway, channel: str, declared: IngestRoute) -> Callable[
 
     def handle(context: Context) -> Raw:
         if declared.auth == "api_key":
-            check_api_key(context)
+            request = _request(gateway, context, b"")
+            check_api_key(context, declared.key_of(request) if declared.key_of else request.query.get("api_key", ""))
         if declared.decode is None:
             return declared.reply(_request(gateway, context, b""), Decoded(b""), 0)
         if declared.admission and (length := gateway.over_limit()):
@@ -64,6 +67,8 @@ def _handler(gateway: Gateway, channel: str, declared: IngestRoute) -> Callable[
             request = _request(gateway, context, context.raw_body)
             decoded = declared.decode(request)
             accepted = gateway.accept(channel, decoded, context.remote)
+            if decoded.failed:
+                gateway.metrics.items_failed.labels(channel).inc(decoded.failed)
         except ApiError as error:
             raise refuse(error.code, error) from None
         except (DecodeError, DecompressError, WireError) as error:
@@ -87,11 +92,15 @@ def api_error(error: Exception) -> tuple[str, ApiError]:
     return "malformed", ApiError(str(error), "invalid")
 
 
-def check_api_key(context: Context) -> None:
-    """Ask for a password of the agent accounts in the query, when there are any; all are compared, in constant time."""
-    passwords = context.core.http.api_for_agent.basic_auth.values()
-    given = context.query("api_key").encode()
-    matches = [hmac.compare_digest(given, password.encode()) for password in passwords]
+def check_api_key(context: Context, key: str) -> None:
+    """Ask for a password of the agent accounts, or user and password, when there are any accounts.
+
+    All are compared, in constant time.
+    """
+    accounts = context.core.http.api_for_agent.basic_auth
+    given = key.encode(errors="surrogatepass")
+    wanted = [*accounts.values(), *(f"{user}:{password}" for user, password in accounts.items())]
+    matches = [hmac.compare_digest(given, text.encode()) for text in wanted]
     if matches and not any(matches):
         raise unauthorized()
 
