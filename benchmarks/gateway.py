@@ -194,21 +194,26 @@ def measure(name: str, labels: int, workers: int, pid: int, port: int, path: str
     """Send everything `passes` times and measure each pass until the backend has it all."""
     load = Load(port, path, make_bodies(labels))
     start = delivered(sink)
-    figures = []
-    began = time.monotonic()
-    for number in range(1, passes + 1):
-        before = cpu_seconds(pid)
-        if number == 2:
-            began = time.monotonic()
+
+    def send(number: int) -> float:
+        """Send everything once more and return the CPU time so far, when the backend has it."""
         load.send()
-        wait_until(lambda: delivered(sink) - start >= number * DISTINCT, f"{name}: series are missing")  # noqa: B023
-        figures.append((cpu_seconds(pid) - before) / DISTINCT * 1e6)
+        wait_until(lambda: delivered(sink) - start >= number * DISTINCT, f"{name}: series are missing")
+        return cpu_seconds(pid)
+
+    idle = cpu_seconds(pid)
+    cold = send(1)
+    began = time.monotonic()
+    warm = cold
+    for number in range(2, passes + 1):
+        warm = send(number)
     wall = time.monotonic() - began
     load.close()
     if delivered(sink) - start != passes * DISTINCT:
         raise SystemExit(f"{name}: more series arrived than were sent")
-    warm = sum(figures[1:]) / len(figures[1:])
-    return Result(name, labels, workers, figures[0], warm, resident_mib(pid), (passes - 1) * DISTINCT / wall)
+    millions = DISTINCT / 1e6
+    figures = (cold - idle) / millions, (warm - cold) / millions / (passes - 1)
+    return Result(name, labels, workers, *figures, resident_mib(pid), (passes - 1) * DISTINCT / wall)
 
 
 def delivered(sink: int) -> int:
@@ -350,7 +355,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labels", default="8,20")
     parser.add_argument("--workers", default="1")
-    parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument("--passes", type=int, default=8)
     parser.add_argument("--pure", action="store_true", help="measure the pure-Python wire functions too (slow)")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
