@@ -37,6 +37,7 @@ class TestFeature(FeatureContract):
             "query_range",
             "query_exemplars",
             "format_query",
+            "parse_query",
             "series",
             "labels",
             "label/:name/values",

@@ -65,7 +65,7 @@ def store_routes(settings: StoreSettings, host: str) -> Iterable[Route]:
     relay = Relay(settings, host)
     for make in (root.get, root.post, root.put):
         yield make(f"{BASE}/*rest", relay, ANONYMOUS, max_body=MAX_BODY)  # the store says itself what it does not know
-    both = ("query", "query_range", "query_exemplars", "format_query", "series", "labels")
+    both = ("query", "query_range", "query_exemplars", "format_query", "parse_query", "series", "labels")
     read = ("label/:name/values", "metadata", *(f"status/{each}" for each in _STATUS))
     for path in (*both, *read):
         yield root.get(f"{BASE}/{path}", relay, ANONYMOUS, max_body=MAX_BODY)

@@ -275,17 +275,21 @@ class Head:
         self._directory.mkdir(exist_ok=True)
         for path in sorted(self._directory.glob("*.wal")):
             self._next_segment = int(path.stem) + 1
-            memtable = Memtable(self._options.tail_samples)
+            if not self._frozen or self._frozen[-1].memtable.samples >= self._options.memtable_samples:
+                self._frozen = (*self._frozen, Generation(Memtable(self._options.tail_samples), []))
+            generation = self._frozen[-1]
+            before = generation.memtable.samples
             try:
-                self._replay_segment(path, memtable)
+                self._replay_segment(path, generation.memtable)
             except OSError as error:
                 log.error("log segment %s cannot be read: %s", path, error)
                 self._metrics.wal_corruptions.inc()
                 continue
-            if memtable.samples:
-                self._frozen = (*self._frozen, Generation(memtable, [path]))
+            if generation.memtable.samples > before:
+                generation.segments.append(path)
             else:
                 path.unlink()
+        self._frozen = tuple(each for each in self._frozen if each.segments)
 
     def _replay_segment(self, path: Path, memtable: Memtable) -> None:
         sid_of = np.full(1024, -1, np.int32)

@@ -75,10 +75,11 @@ class Maintenance:
             store = self._store
             if self._window_passed():
                 store.head.freeze()
+            self._retain()  # first, for it may make the room that the rest needs
             self._flush()
-            self._retain()
             while not self._stop.is_set() and self._merge_once():
                 pass
+            self._retain()
             self._verify_one()
             self._collect_series()
             store.metadata.save()

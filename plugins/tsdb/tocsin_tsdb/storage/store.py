@@ -131,9 +131,9 @@ class Store:
                 if block.overlaps(start_ms, end_ms):
                     pieces.extend(self._block_piece(block, wanted, start_ms, end_ms, room))
                     room = max_samples - sum(map(len, pieces)) - sum(map(len, recent))
-        merged = merge([*pieces, *recent], len(wanted))
-        if len(merged.times) > max_samples or room < 0:
+        if room < 0:
             raise TooManySamples()
+        merged = merge([*pieces, *recent], len(wanted))
         return self._selection(wanted, merged.offsets, merged.times, merged.values)
 
     def _block_piece(self, block: Block, wanted: Int32Array, start: int, end: int, limit: int) -> list[Piece]:

@@ -1,0 +1,43 @@
+"""Which blocks merge when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tocsin_tsdb.storage.memtable import Memtable
+from tocsin_tsdb.storage.planner import Span, next_merge, spans_of, widths
+
+
+class Described:
+    """A block as the planner sees it."""
+
+    def __init__(self, start: int, end: int, samples: int = 100, max_time: int | None = None) -> None:
+        newest = end - 1 if max_time is None else max_time
+        self.meta: Any = type("Meta", (), {"start": start, "end": end, "samples": samples, "max_time": newest})
+        self.size = samples
+
+
+def test_planner_merges_finished_spans_and_many_small_parts() -> None:
+    assert widths(2, 54) == [2, 6, 18, 54]
+    memtable = Memtable(tail_room=4)
+    times = np.array([-1, 3, 9, 100, 101])
+    memtable.append(np.zeros(5, np.int32), times, np.zeros(5))
+    assert [span.start for span in spans_of(memtable, 2, 54)] == [-2, 2, 8, 100]
+    assert spans_of(memtable, 2, 54, most=2) == [Span(-54, 0), Span(0, 54), Span(54, 108)]
+    two = [Described(0, 2), Described(0, 2)]
+    assert next_merge(two, 2, 54, settled=1) is None
+    assert next_merge(two, 2, 54, settled=2) == (Span(0, 2), two)
+    row = [Described(0, 2), Described(2, 4), Described(4, 6)]
+    assert next_merge(row, 2, 54, settled=6) == (Span(0, 6), row)
+    assert next_merge(row, 2, 54, settled=5) is None
+    assert next_merge([Described(0, 6), Described(6, 8)], 2, 54, settled=8) is None
+
+
+def test_planner_leaves_the_newest_part_of_a_range_alone() -> None:
+    parts = [Described(0, 20, max_time=time) for time in (3, 6, 9, 12)]
+    assert next_merge(parts[:3], 20, 60, settled=13) is None
+    assert next_merge(parts, 20, 60, settled=12) is None
+    assert next_merge(parts, 20, 60, settled=13) == (Span(0, 20), parts)
+    assert next_merge([*parts[:3], Described(0, 20, 10**9, 12)], 20, 60, settled=13) is None
