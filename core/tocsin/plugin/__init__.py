@@ -61,6 +61,7 @@ from tocsin.plugin._ingest import (
     WriteResult,
     WriterType,
 )
+from tocsin.plugin._labels import LabelSets, encode_texts, metric_name, tag_name
 from tocsin.plugin._notify import (
     ChannelSeed,
     ChannelType,
@@ -73,6 +74,7 @@ from tocsin.plugin._notify import (
     json_escaped,
 )
 from tocsin.plugin._people import People
+from tocsin.plugin._points import PointDecoder, expect, parse_json
 from tocsin.plugin._sso import SsoIdentity, SsoProvider
 from tocsin.plugin._toolset import ApiCall, Tool, Toolset
 from tocsin.plugin._wire import (
@@ -142,6 +144,7 @@ __all__ = [
     "IngestRequest",
     "IngestRoute",
     "Job",
+    "LabelSets",
     "LogPage",
     "LogQuery",
     "LoginError",
@@ -151,6 +154,7 @@ __all__ = [
     "Migrator",
     "People",
     "PluginCallError",
+    "PointDecoder",
     "ProcessorError",
     "Raw",
     "Receipt",
@@ -184,6 +188,8 @@ __all__ = [
     "decode_v2",
     "encode_labels",
     "encode_series",
+    "encode_texts",
+    "expect",
     "forbidden",
     "group_read",
     "group_write",
@@ -192,16 +198,19 @@ __all__ = [
     "invalid",
     "json_escaped",
     "key",
+    "metric_name",
     "not_found",
     "number_text",
     "one_of",
     "page",
     "parse_bool",
+    "parse_json",
     "perm",
     "root",
     "section",
     "service",
     "snappy",
+    "tag_name",
     "team_write",
     "text",
     "unauthorized",

@@ -16,6 +16,7 @@ from tocsin.http.context import Raw
 if TYPE_CHECKING:
     from tocsin.app.config import Settings
     from tocsin.http.metrics import Metrics
+    from tocsin.plugin._labels import LabelSets
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Decoded:
     host_label: bool = False
     """Whether a plain ``host`` label may become ``ident`` where nothing better is there."""
     register_hosts: bool = True
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What the protocol's own answer needs to know of the decoding; nobody else looks at it."""
 
 
 Reply = Callable[["IngestRequest", Decoded, int], Raw]
@@ -57,7 +60,8 @@ Reply = Callable[["IngestRequest", Decoded, int], Raw]
 class IngestRoute:
     """One endpoint of a protocol.
 
-    ``auth`` is ``basic`` (the agent accounts), ``api_key`` (query parameter equal to an agent password) or ``none``.
+    ``auth`` is ``basic`` (the agent accounts), ``api_key`` (a key equal to an agent password, or to ``user:password`` of
+    one) or ``none``.  ``key_of`` finds the key in the request; without it, it is the query parameter ``api_key``.
     ``admission`` asks for the global watermark to be checked before the body is read.  A route without ``decode``
     only answers, like the companion calls of some agents.
     """
@@ -68,6 +72,7 @@ class IngestRoute:
     method: str = "POST"
     auth: str = "basic"
     admission: bool = False
+    key_of: Callable[[IngestRequest], str] | None = None
 
 
 class IngestProtocol(ABC):
@@ -78,6 +83,10 @@ class IngestProtocol(ABC):
     @abstractmethod
     def routes(self) -> Sequence[IngestRoute]:
         """Return the protocol's endpoints."""
+
+    def label_sets(self) -> LabelSets | None:
+        """Return the label sets that the protocol remembers, so that hits and misses are counted under its name."""
+        return None
 
 
 @dataclass(frozen=True)

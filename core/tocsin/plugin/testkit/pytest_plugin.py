@@ -9,7 +9,11 @@ import pytest
 
 from tocsin.plugin.testkit._app import AppFactory
 
-pytest_plugins = ("tocsin.plugin.testkit.components.fixtures", "tocsin.plugin.testkit.deployment")
+pytest_plugins = (
+    "tocsin.plugin.testkit.components.fixtures",
+    "tocsin.plugin.testkit.deployment",
+    "tocsin.plugin.testkit.arrivals",
+)
 
 
 @pytest.fixture

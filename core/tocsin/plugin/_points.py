@@ -1,0 +1,131 @@
+"""JSON points: objects that each hold one sample, alone or in an array, as the older push protocols send them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from tocsin.plugin._errors import DecodeError
+from tocsin.plugin._ingest import Decoded, IngestRequest
+from tocsin.plugin._labels import LabelSets, encode_texts
+from tocsin.plugin._wire import GZIP, encode_series, inflate
+
+Labels = Callable[[Mapping[str, Any]], Sequence[tuple[str, str]]]
+"""Makes the labels of an object; a ``ValueError`` refuses the object, a ``DecodeError`` the request."""
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?|nan", re.ASCII | re.IGNORECASE).fullmatch
+MILLISECONDS_FROM = 0xFFFFFFFF
+"""Timestamps above are milliseconds, the others seconds."""
+FUTURE_SECONDS = 300
+EARLIEST_SECONDS = -(1 << 53)
+SHOWN_FAILURES = 100
+"""Refused objects that a decoder describes; the others are only counted."""
+
+
+def parse_json(data: bytes) -> Any:
+    """Return parsed JSON; raise ``DecodeError`` for an empty body and for what is none."""
+    if not data:
+        raise DecodeError("json body invalid: EOF")
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise DecodeError(f"json body invalid: {error}") from None
+
+
+def expect(where: str, value: Any, kind: type, expected: str) -> Any:
+    """Return ``value`` if it is exactly of a type; raise ``DecodeError`` that names the field, the value and the wish."""
+    if type(value) is not kind:
+        raise DecodeError(f"{where}: got {_shown(value)}, expected {expected}")
+    return value
+
+
+def parse_value(value: Any) -> float:
+    """Return a sample's value from a JSON number or the text of one; raise :class:`ValueError` for anything else."""
+    if type(value) is float or type(value) is int:
+        return value
+    if type(value) is str and NUMBER(value):
+        number = float(value)
+        if number - number == 0 or not value[-1].isdigit():  # finite, or meant to be otherwise
+            return number
+    raise ValueError(f"unparsable value {_shown(value)}")
+
+
+def parse_seconds(where: str, value: Any, now: float) -> int:
+    """Return Unix milliseconds for a timestamp in seconds or milliseconds; what lies in the future becomes now.
+
+    Raises ``DecodeError`` for anything but an integer and :class:`ValueError` for a time that no clock shows.
+    """
+    seconds: int = expect(where, value, int, "an integer, Unix seconds")
+    if seconds > MILLISECONDS_FROM:
+        seconds //= 1000
+    if seconds > now + FUTURE_SECONDS:
+        seconds = int(now)
+    if seconds < EARLIEST_SECONDS:
+        raise ValueError(f"timestamp {seconds} is out of range")
+    return seconds * 1000
+
+
+class PointDecoder:
+    """Decodes requests of one protocol.
+
+    ``members`` are the names of the members that ``labels`` looks at; equal ones have equal labels.
+    """
+
+    def __init__(self, members: Sequence[str], labels: Labels, *, clock: Callable[[], float] = time.time) -> None:
+        self._members, self._labels, self._clock = ("metric", *members), labels, clock
+        self.sets = LabelSets()
+
+    def __call__(self, request: IngestRequest) -> Decoded:
+        """Decode a request, gzipped or plain; objects that cannot be taken are counted, and the first are described.
+
+        ``notes["failures"]`` holds ``(index, object, stage, message)`` of at most ``SHOWN_FAILURES`` of them.
+        """
+        gzipped = request.headers.get("content-encoding", "").lower() == "gzip"
+        found = parse_json(inflate(request.body, request.max_decoded, GZIP) if gzipped else request.body)
+        items = found if isinstance(found, list) else [found]
+        now = self._clock()
+        out: list[bytes] = []
+        failures: list[tuple[int, Any, str, str]] = []
+        for index, item in enumerate(items):
+            if item is None:
+                item = {}
+            elif type(item) is not dict:
+                raise DecodeError(f"[{index}]: got {_shown(item)}, expected an object")
+            stage = "clean"
+            try:
+                metric = item.get("metric")
+                if not metric:
+                    expect(f"[{index}].metric", metric if metric is not None else "", str, "a string")
+                    raise ValueError("metric is blank")
+                seconds = item.get("timestamp")
+                time_ms = parse_seconds(f"[{index}].timestamp", 0 if seconds is None else seconds, now)
+                value = parse_value(item.get("value"))
+                stage = "toprom"
+                out.append(encode_series(self._encoded(index, item), (time_ms,), (value,)))
+            except ValueError as error:
+                if len(failures) < SHOWN_FAILURES:
+                    failures.append((index, item, stage, str(error)))
+        message = failures[0][3] if failures else ""
+        return Decoded(b"".join(out), len(items) - len(out), message, notes={"failures": failures})
+
+    def _encoded(self, index: int, item: Mapping[str, Any]) -> bytes:
+        """Return the encoded labels of an object."""
+        key = orjson.dumps([item.get(name) for name in self._members])
+        encoded = self.sets.get(key)
+        if encoded is None:
+            expect(f"[{index}].metric", item["metric"], str, "a string")
+            try:
+                encoded = encode_texts(self._labels(item))
+            except DecodeError as error:
+                raise DecodeError(f"[{index}].{error}") from None
+            self.sets.put(key, encoded)
+        return encoded
+
+
+def _shown(value: Any) -> str:
+    """Return the beginning of a JSON value as text."""
+    return orjson.dumps(value).decode()[:80]
