@@ -26,7 +26,12 @@ def test_a_whole_life(world) -> None:
         for _ in range(2):
             world.beat(ident, {"gid": shop}, **said)
     assert world.bind(shop, "web_01", "nobody", tags=["role=web"]) == {"nobody": "Ident not found"}
-    for query, found in (("b_0", "web_01"), ("b%0", "web%02"), ("\\", "web\\03"), ("ENV=PROD", "web%02 web\\03 web_01")):
+    for query, found in (
+        ("b_0", "web_01"),
+        ("b%0", "web%02"),
+        ("\\", "web\\03"),
+        ("ENV=PROD", "web%02 web\\03 web_01"),
+    ):
         assert " ".join(sorted(world.hosts(query=query))) == found, query
     patterns = {"key": "hosts", "op": "=~", "values": ["*_*", "*\\*"]}
     answer = dat(world.root.post("/api/svc/target/list", {"queries": [patterns]}))
@@ -73,7 +78,9 @@ def test_a_host_seen_by_many_at_once(world) -> None:
     assert len(book.lookup("shared").labels) == 20
 
 
-odd = st.sampled_from(["", " ", "a", "é", "%", "_", "\\", "a\x00b", "x" * 600, "-", "k=v", "0", "1", "-1", str(1 << 64)])
+odd = st.sampled_from(
+    ["", " ", "a", "é", "%", "_", "\\", "a\x00b", "x" * 600, "-", "k=v", "0", "1", "-1", str(1 << 64)]
+)
 values = st.recursive(
     st.none() | st.booleans() | odd | st.sampled_from([0, 1, -1, 1 << 40, 1 << 63, 1.5]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(odd, inner, max_size=2),

@@ -49,7 +49,12 @@ def test_a_host_registers_and_describes_itself(world) -> None:
         "offset": 10_250,
         "remote_addr": "127.0.0.1",
     }
-    assert (host["cpu_util"], host["mem_util"], host["arch"], host["unixtime"]) == (12.7, 61.3, "amd64", SAID["unixtime"])
+    assert (host["cpu_util"], host["mem_util"], host["arch"], host["unixtime"]) == (
+        12.7,
+        61.3,
+        "amd64",
+        SAID["unixtime"],
+    )
     found = dat(world.root.get("/api/svc/target/extra-meta", query={"ident": "web01"}))
     assert found["ident"] == "web01"
     assert orjson.loads(found["extend_info"]) == SAID["extend_info"]
@@ -206,7 +211,7 @@ json_values = st.recursive(
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
-    beat=st.fixed_dictionaries({}, optional={name: json_values for name in (*SAID, "hostname", "offset", "config")}),
+    beat=st.fixed_dictionaries({}, optional=dict.fromkeys((*SAID, "hostname", "offset", "config"), json_values)),
     name=st.text(max_size=10) | st.just("web01"),
     gid=st.text(max_size=6),
     overwrite=st.booleans(),

@@ -71,7 +71,12 @@ def test_hosts_and_heartbeats_of_other_processes(served, ops) -> None:
         assert ops.post("/v1/svc/center/heartbeat", beat).json()["err"] == ""
     served.flush()
     host = served.hosts()["edge01"]
-    assert (host["beat_time"], host["offset"], host["remote_addr"], host["engine_name"]) == (NOW, 5, "192.0.2.1", "edge")
+    assert (host["beat_time"], host["offset"], host["remote_addr"], host["engine_name"]) == (
+        NOW,
+        5,
+        "192.0.2.1",
+        "edge",
+    )
     assert ops.post("/v1/svc/center/heartbeat", {}).status == 400
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from tocsin.app.settings import at_least, key, one_of, section
 
@@ -160,6 +161,13 @@ class PluginSettings:
     disabled: list[str] = key("Disabled", [], "names of installed plugins to leave out")
 
 
+def plain_address(value: str) -> str | None:
+    """Check that a text is empty or an http address of plain characters, because it becomes part of a shell script."""
+    if re.fullmatch(r"(https?://[A-Za-z0-9._:/-]+)?", value):
+        return None
+    return "an address like https://host/path"
+
+
 @section("Center")
 class CenterSettings:
     """How long the center keeps what has happened, and what it hands out to hosts."""
@@ -172,7 +180,10 @@ class CenterSettings:
     )
     agents_directory: str = key("AgentsDir", "agents/categraf", "directory of the collector packages to hand out")
     agents_release_url: str = key(
-        "AgentsReleaseURL", "", "public address of collector releases, for packages that are not there; empty for none"
+        "AgentsReleaseURL",
+        "",
+        "public address of collector releases, for packages that are not there; empty for none",
+        check=plain_address,
     )
 
 

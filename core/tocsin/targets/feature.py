@@ -17,6 +17,7 @@ from tocsin.plugin import Feature, Route, create
 from tocsin.targets.book import LabelBook
 from tocsin.targets.heartbeat import Heartbeats
 from tocsin.targets.hosts import Hosts
+from tocsin.targets.install.routes import install_routes
 from tocsin.targets.metrics import TargetMetrics
 from tocsin.targets.models import TABLES, TargetRow
 from tocsin.targets.pulse import Beats, Pulse
@@ -61,6 +62,7 @@ class Targets(Feature):
             return
         metrics = core.get(TargetMetrics)
         yield from page_routes()
+        yield from install_routes()
         yield from process_routes()
         if core.http.api_for_agent.enable:
             yield from collector_routes(metrics)

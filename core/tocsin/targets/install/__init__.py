@@ -1,0 +1,1 @@
+"""Helpers for putting the collector on a host that has no credentials yet: addresses, packages and two scripts."""
