@@ -13,13 +13,14 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tocsin import __version__
 from tocsin.app.bootstrap import configure_logging, open_core, prepare
-from tocsin.app.children import Child, fork
+from tocsin.app.children import CAUGHT, Announced, Child, dead_children
+from tocsin.app.guard import Guard
 from tocsin.app.jobs import JobRunner
 from tocsin.plugin import Sidecar
 
@@ -31,7 +32,6 @@ log = logging.getLogger(__name__)
 WITH_ENGINE = frozenset(("center", "alert"))
 READY_SECONDS = 60.0
 """How long a sidecar may take to serve before the HTTP workers are started without it."""
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGCHLD)
 
 
 class Launcher:
@@ -43,15 +43,18 @@ class Launcher:
         self._listener = listener
         self._core = core
         self._children: dict[str, Child] = {}
-        self._retired: set[int] = set()
+        self._retired: list[Child] = []
+        self._workers_due: float | None = None
         self._wake, self._woken = socket.socketpair()
+        self._unhandled = b""
 
     def run(self) -> int:
         """Start everything and supervise until a signal ends it; return the exit code."""
         self._catch_signals()
         self._core.close()
-        self._start_all()
+        self._start_sidecars()
         while True:
+            self._start_workers()
             for number in self._queued_signals():
                 if number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
                     self._shut_down()
@@ -65,53 +68,72 @@ class Launcher:
         for end in (self._wake, self._woken):
             end.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
-        for number in SIGNALS:
+        for number in CAUGHT:
             signal.signal(number, lambda *_: None)
 
     def _queued_signals(self) -> bytes:
-        """Wait for signals until the next restart is due, and return their numbers."""
-        waiting = [child.due for child in self._children.values() if not child.pid]
-        timeout = max(0.0, min(waiting) - time.monotonic()) if waiting else None
-        if select.select([self._woken], [], [], timeout)[0]:
-            return self._woken.recv(4096)
-        return b""
+        """Wait until something is to be done, and return the numbers of the signals that came."""
+        dues = [child.due for child in self._children.values() if not child.pid]
+        if self._workers_due is not None:
+            dues.append(self._workers_due)
+        if not self._unhandled:
+            self._wait(max(0.0, min(dues) - time.monotonic()) if dues else None)
+        numbers, self._unhandled = self._unhandled, b""
+        return numbers
 
-    def _start_all(self) -> None:
-        sidecars = self._core.plugins.of(Sidecar).values() if self._process == "center" else ()
-        for sidecar in sidecars:
-            if sidecar.enabled(self._core):
-                self._add_sidecar(sidecar)
-        self._add(Child("http", lambda core=self._core: serve_http(core, self._listener)))  # type: ignore[misc]
+    def _wait(self, seconds: float | None) -> None:
+        """Wait for a signal or a sidecar's announcement, and keep the numbers of the signals."""
+        awaited = {child.reader: child for child in self._sidecars() if child.reader >= 0}
+        woken = self._woken.fileno()
+        for found in select.select([woken, *awaited], [], [], seconds)[0]:
+            if found == woken:
+                self._unhandled += self._woken.recv(4096)
+            else:
+                awaited[found].decided()
+
+    def _sidecars(self) -> list[Announced]:
+        return [child for child in self._children.values() if isinstance(child, Announced)]
+
+    def _start_sidecars(self) -> None:
+        """Start what the workers depend on; they are due when every sidecar is ready, dead or too late."""
+        core = self._core
+        for sidecar in core.plugins.of(Sidecar).values() if self._process == "center" else ():
+            if sidecar.enabled(core):
+                self._add(sidecar_child(core, sidecar))
+        self._workers_due = time.monotonic() + READY_SECONDS
+
+    def _start_workers(self) -> None:
+        """Start HTTP and engine once they are due; those of the configuration before retire."""
+        if self._workers_due is None:
+            return
+        unready = [child for child in self._sidecars() if child.reader >= 0]
+        if unready and time.monotonic() < self._workers_due:
+            return
+        for child in unready:
+            log.warning("%s is not ready after %.0f s, going on without it", child.name, READY_SECONDS)
+            child.decided()
+        self._workers_due = None
+        core, listener = self._core, self._listener
+        self._add(Child("http", lambda: serve_http(core, listener)))
         if self._process in WITH_ENGINE:
-            self._add(Child("engine", lambda core=self._core: run_engine(core)))  # type: ignore[misc]
+            self._add(Child("engine", lambda: run_engine(core)))
 
     def _add(self, child: Child) -> None:
+        """Start a child; the one of that name before it drains and ends."""
+        before = self._children.get(child.name)
         self._children[child.name] = child
         child.start(time.monotonic())
-
-    def _add_sidecar(self, sidecar: Sidecar) -> None:
-        reader, writer = os.pipe()
-        core = self._core
-        self._add(Child(f"sidecar {sidecar.name}", lambda: run_sidecar(core, sidecar, writer)))
-        os.set_blocking(reader, False)
-        ready, _, _ = select.select([reader], [], [], READY_SECONDS)
-        if not ready:
-            log.warning("sidecar %s is not ready after %.0f s, going on without it", sidecar.name, READY_SECONDS)
-        os.close(reader)
-        # The write end stays open for restarted sidecars: their readiness is not waited for, writing must not fail.
+        if before and before.pid:
+            before.stop()
+            self._retired.append(before)
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            self._retired.discard(pid)
-            for child in self._children.values():
+        now = time.monotonic()
+        for pid, status in dead_children():
+            for child in (*self._children.values(), *self._retired):
                 if child.pid == pid:
-                    child.ended(status, time.monotonic())
+                    child.ended(status, now)
+        self._retired = [child for child in self._retired if child.pid]
 
     def _revive(self) -> None:
         now = time.monotonic()
@@ -128,50 +150,42 @@ class Launcher:
             return
         core.close()
         self._core = core
-        old = list(self._children.values())
-        for child in old:
-            if child.name.startswith("sidecar"):
-                self._stop([child])
-        self._children = {}
-        self._start_all()
-        for child in old:
-            if child.pid:
-                self._retired.add(child.pid)
-                child.signal(signal.SIGTERM)
+        sidecars = self._sidecars()
+        self._stop(sidecars)
+        for child in sidecars:
+            child.decided()
+            del self._children[child.name]
+        self._start_sidecars()
         log.info("configuration read again")
 
     def _shut_down(self) -> None:
         """Drain in order: HTTP and engine first, then the sidecars they depend on."""
         log.info("stopping")
-        sidecars = [c for c in self._children.values() if c.name.startswith("sidecar")]
-        self._stop([c for c in self._children.values() if c not in sidecars])
+        sidecars = self._sidecars()
+        self._stop([*(child for child in self._children.values() if child not in sidecars), *self._retired])
         self._stop(sidecars)
 
-    def _stop(self, children: list[Child]) -> None:
+    def _stop(self, children: Sequence[Child]) -> None:
+        """Ask children to end and wait until they have; those that take too long are killed."""
         for child in children:
-            child.signal(signal.SIGTERM)
+            child.stop()
         deadline = time.monotonic() + self._core.http.shutdown_timeout + 5
-        while any(child.pid for child in children):
+        self._reap()
+        while running := [child for child in children if child.pid]:
             left = deadline - time.monotonic()
             if left <= 0:
-                for child in children:
-                    if child.pid:
-                        log.error("%s did not stop in time and is killed", child.name)
+                for child in running:
+                    log.error("%s did not stop in time and is killed", child.name)
                     child.signal(signal.SIGKILL)
                 deadline = time.monotonic() + 5
-            if select.select([self._woken], [], [], min(max(left, 0.05), 1.0))[0]:
-                self._woken.recv(4096)
-            self._collect(children)
+            self._wait(max(left, 0.05))
+            self._reap()
 
-    def _collect(self, children: list[Child]) -> None:
-        for child in children:
-            if child.pid:
-                try:
-                    pid, _ = os.waitpid(child.pid, os.WNOHANG)
-                except ChildProcessError:
-                    pid = child.pid
-                if pid:
-                    child.pid = 0
+
+def sidecar_child(core: Core, sidecar: Sidecar) -> Announced:
+    """Return the child that runs a sidecar."""
+    child = Announced(f"sidecar {sidecar.name}", lambda: run_sidecar(core, sidecar, child.writer))
+    return child
 
 
 def serve_http(core: Core, listener: socket.socket) -> int:
@@ -235,32 +249,7 @@ def launch(process: str, directory: Path) -> int:
     def work() -> int:
         return Launcher(process, directory, listener, next(cores, None) or open_core(process, directory)).run()
 
-    return guard(work)
-
-
-def guard(work: Callable[[], int]) -> int:
-    """Run ``work`` in a child and start it again when it is killed; pass on the signals that stop or reload it."""
-    child = 0
-    asked_to_stop = False
-
-    def pass_on(number: int, _frame: object) -> None:
-        nonlocal asked_to_stop
-        asked_to_stop = asked_to_stop or number != signal.SIGHUP
-        if child:
-            os.kill(child, number)
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
-        signal.signal(number, pass_on)
-    while True:
-        started = time.monotonic()
-        # A launcher whose guard dies goes on serving: signal 0 on the parent's death means none.
-        child = fork(work, signal_on_parent_death=0)
-        _, status = os.waitpid(child, 0)
-        child = 0
-        if asked_to_stop or not os.WIFSIGNALED(status):
-            return os.waitstatus_to_exitcode(status) if not os.WIFSIGNALED(status) else 1
-        log.error("the launcher was killed by signal %d, starting it again", os.WTERMSIG(status))
-        time.sleep(max(0.0, 1.0 - (time.monotonic() - started)))
+    return Guard(work).run()
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -79,17 +79,16 @@ class Deployment:
 
     def processes(self) -> dict[str, list[int]]:
         """Return the living processes by what they do: ``guard``, ``launcher``, ``http``, ``worker`` and so on."""
-        tree = _children_by_parent()
         found: dict[str, list[int]] = {"guard": [self.process.pid] if self.process.alive else []}
         names: dict[int, str] = {}
         for line in self.process.log.read_text(errors="replace").splitlines():
             if " started as process " in line:
                 what, _, number = line.split(": ", 1)[1].partition(" started as process ")
                 names[int(number)] = what
-        found["launcher"] = sorted({parent for parent, children in tree.items() if any(c in names for c in children)})
         for pid, what in names.items():
             if Path(f"/proc/{pid}").exists():
                 found.setdefault(what, []).append(pid)
+        tree = _children_by_parent()
         found["worker"] = [child for pid in found.get("http", []) for child in tree.get(pid, [])]
         return found
 
