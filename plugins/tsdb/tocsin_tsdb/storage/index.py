@@ -143,6 +143,7 @@ class SeriesIndex:
     def _free_id(self, key: bytes) -> int:
         if self._retired and self._retired[0][0] <= self._clock() - self._reuse_after:
             sid = self._retired.popleft()[1]
+            self._labels.pop(sid, None)  # a query that was late may have asked for the labels of the removed series
             self._keys[sid] = key
             return sid
         self._keys.append(key)
@@ -151,7 +152,6 @@ class SeriesIndex:
     def remove(self, sids: Iterable[int]) -> None:
         """Forget series that no sample refers to any more."""
         with self._lock:
-            self._labels = {}
             gone = {sid for sid in sids if self._keys[sid] is not None}
             if not gone:
                 return
@@ -168,6 +168,7 @@ class SeriesIndex:
                 self._retired.append((now, sid))
             for (name, value), part in touched.items():
                 self._shrink(name, value, part, gone)
+            self._labels = {}
             self.removed += len(gone)
             self.generation += 1
 
