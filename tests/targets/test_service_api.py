@@ -1,8 +1,11 @@
 """The service API of hosts, and the calls of other processes."""
 
+from typing import Any
+
 import pytest
 
 from tocsin.plugin.testkit import WsgiClient, dat, err
+from tocsin.targets.rule_hosts import hosts_of_rules
 
 NOW = 1_760_000_000
 
@@ -51,6 +54,32 @@ def test_queries(served, ops) -> None:
     assert (host["ident"], host["group_ids"]) == ("web01", None)
     assert "json body invalid" in err(ops.post("/v1/svc/targets-of-host-query", {"queries": query}))
     assert dat(ops.get("/v1/svc/target/extra-meta", query={"ident": "web01"}))["extend_info"] == ""
+
+
+def test_hosts_of_host_rules(served, ops, caplog: pytest.LogCaptureFixture) -> None:
+    served.beat("web01")
+    served.beat("edge01")
+    served.beat("edge01", engine_name="edge")
+
+    def rule(rule_id: int, *queries: Any, prod: str = "host", disabled: int = 0) -> dict[str, Any]:
+        return {"id": rule_id, "prod": prod, "disabled": disabled, "rule_config": {"queries": list(queries)}}
+
+    web = {"key": "hosts", "op": "=~", "values": ["web*", "edge*"]}
+    rules = [
+        rule(1, web),
+        rule(2),
+        rule(3, web, prod="metric"),
+        rule(4, web, disabled=1),
+        rule(5, "broken"),
+        rule(6, {**web, "values": [1]}),
+        rule(7, {**web, "values": ["nothing"]}),
+        {**rule(8), "rule_config": None},
+    ]
+    assert hosts_of_rules(rules, "default") == {"1": ["web01"], "2": ["web01"], "8": ["web01"]}
+    assert hosts_of_rules(rules, "edge")["1"] == ["edge01"]
+    assert [record.args[0] for record in caplog.records[-2:]] == [5, 6]
+    served.app.core.release()
+    assert dat(ops.get("/v1/svc/targets-of-alert-rule", query={"engine_name": "default"})) == {}
 
 
 def test_other_processes_notice_changes(served, ops) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tocsin.access.directory import Directory
 from tocsin.access.groups import Groups
 from tocsin.access.neighbours import GroupHooks, HostLookup
+from tocsin.access.seeds import installed
 from tocsin.access.statistics import Statistics
 from tocsin.alerting.settings import AlertSettings
 from tocsin.ingest.hosts import HostRegister, TargetLabels
@@ -29,13 +30,15 @@ if TYPE_CHECKING:
     from tocsin.app.core import Core
 
 log = logging.getLogger(__name__)
+SEEING = ("center", "pushgw")
+"""The processes that hear of hosts."""
 
 
 class Targets(Feature):
     """Hosts, their heartbeats, and what is attached to their series."""
 
     name = "targets"
-    processes = frozenset(("center", "alert"))
+    processes = frozenset(("center", "alert", "pushgw"))
     settings = (PushgwSettings, AlertSettings)
     tables = TABLES
     migrations = (create(*TABLES),)
@@ -45,7 +48,7 @@ class Targets(Feature):
         metrics, directory = TargetMetrics(core.metrics), core.get(Directory)
         hosts, pulse = Hosts(core.db, core.snapshots, core.clock), Pulse(core.cache)
         beats = Beats(core.cache, core.settings[PushgwSettings], metrics, hosts.register, core.clock)
-        engine_name = core.settings[AlertSettings].heartbeat.engine_name
+        engine_name = core.settings[AlertSettings].heartbeat.cluster(core.process)
         for offered in (metrics, hosts, pulse, beats):
             core.provide(offered)
         core.provide(Heartbeats(hosts, beats, directory, metrics, core.clock, engine_name))
@@ -57,10 +60,12 @@ class Targets(Feature):
         core.get(Statistics).add("target", TargetRow)
 
     def routes(self, core: Core) -> Iterable[Route]:
-        """Return the rows of the center; the alert process only reads."""
+        """Return the rows of the center, and what collectors use in a gateway that can store it; the engine only reads."""
+        metrics = core.get(TargetMetrics)
+        if core.process == "pushgw" and core.http.api_for_agent.enable:
+            yield from _gateway_routes(core, metrics)
         if core.process != "center":
             return
-        metrics = core.get(TargetMetrics)
         yield from page_routes()
         yield from install_routes()
         yield from process_routes()
@@ -71,13 +76,25 @@ class Targets(Feature):
 
     def start(self, core: Core, role: str) -> None:
         """Start writing signs of life in a worker."""
-        if role == "http" and core.process == "center":
+        if role == "http" and core.process in SEEING:
             core.get(Beats).start(core.release)
 
     def stop(self, core: Core, role: str) -> None:
         """Write what is pending and stop."""
-        if role == "http" and core.process == "center":
+        if role == "http" and core.process in SEEING:
             core.get(Beats).stop()
+
+
+def _gateway_routes(core: Core, metrics: TargetMetrics) -> Iterable[Route]:
+    """Return the row of heartbeats if there is a center to see what it stores."""
+    try:
+        known = installed(core)
+    finally:
+        core.db.close()  # the workers are forked after this; none must inherit a connection
+    if known:
+        yield from collector_routes(metrics)
+    else:
+        log.warning("POST /v1/svc/heartbeat is not served: no center has set up this process's database")
 
 
 FEATURE = Targets()

@@ -10,6 +10,7 @@ import orjson
 from marshmallow import ValidationError
 
 from tocsin.access.directory import Directory
+from tocsin.alerting.rules import AlertRules
 from tocsin.http.access import COLLECTOR
 from tocsin.http.chain import first_fault
 from tocsin.plugin import (
@@ -33,6 +34,7 @@ from tocsin.targets.heartbeat import Heartbeats
 from tocsin.targets.hosts import Hosts
 from tocsin.targets.metrics import TargetMetrics
 from tocsin.targets.pulse import Beats
+from tocsin.targets.rule_hosts import hosts_of_rules
 from tocsin.targets.views import HostViews
 
 MAX_BEAT = 8 << 20
@@ -99,6 +101,14 @@ def hosts_of_query(ctx: Context) -> list[dict[str, Any]]:
     return ctx.core.get(HostViews).stored(conditions.of_queries(ctx.body), groups=False)
 
 
+def rules_hosts(ctx: Context) -> dict[str, dict[str, list[str]]]:
+    """Tell which of an engine's hosts the host rules are about."""
+    engine_name = ctx.query("engine_name")
+    rules = ctx.core.get(AlertRules).in_groups(None) if ctx.core.has(AlertRules) else []
+    found = hosts_of_rules(rules, engine_name)
+    return {engine_name: found} if found else {}
+
+
 def set_group(ctx: Context) -> dict[str, str]:
     """Let hosts be in one group and no other."""
     hosts, group = ctx.core.get(Hosts), ctx.body["bgid"]
@@ -133,5 +143,6 @@ def service_routes(metrics: TargetMetrics) -> Iterable[Route]:
         service.put("/targets/note", routes.set_note, SERVICE, body=routes.NOTE),
         service.put("/targets/bgid", set_group, SERVICE, body=Body(schemas.GroupBody, name="targetBgidForm")),
         service.delete("/targets", routes.delete_hosts, SERVICE, body=routes.HOSTS),
+        service.get("/targets-of-alert-rule", rules_hosts, SERVICE),
         service.post("/targets-of-host-query", hosts_of_query, SERVICE, body=query),
     )
