@@ -24,13 +24,14 @@ def anywhere(make_app: AppFactory, clock: Clock, channels: Journal, database: Da
 def test_the_whole_way(anywhere: World, channels: Journal) -> None:
     world = anywhere
     answers = iter([fail("not yet 🕑", retryable=True)])
-    channels.acts["flaky"] = lambda delivery: next(answers, lambda _: Receipt("ok"))(delivery)
+    channels.acts["flaky"] = lambda delivery: next(answers, lambda _: Receipt("ok\0\ud800"))(delivery)
     big = world.channel("Big", request_config={"act": "flaky", "notes": "x" * 100_000})
     rule = world.rule({"channel_id": big, "params": {"room": "ü" * 50_000}})
     event = world.fire(rule, rule_note="y" * 100_000)
     assert [len(d.params["room"]) for d in world.deliver()] == [50_000, 50_000]
     assert world.outcomes(event) == {"Big": [1]}
     assert "not yet 🕑" in world.records(event)["notifies"]["Big"][0]["detail"]
+    assert world.records(event)["notifies"]["Big"][0]["detail"].endswith(" ok?")
     assert PendingSend.select().count() == 0
     assert world.get("/notify-channel-configs")[0]["request_config"]["notes"] == "x" * 100_000
     root = world.app.root
@@ -47,6 +48,6 @@ def test_what_was_begun_is_taken_up_again(anywhere: World) -> None:
     dispatcher.step()
     assert PendingSend.select().count() == 1
     survivor, its_lanes = world.side()
-    assert survivor.adopt() == 1
+    assert survivor.resume() == 1
     assert its_lanes.wait_idle(10)
     assert world.outcomes(event) == {"Ops": [1]}

@@ -113,6 +113,7 @@ def test_used_channels_and_templates_are_not_deleted(world: World) -> None:
     for path, number in (("notify-channel-configs", channel), ("message-templates", world.template)):
         assert err(root.delete(f"/api/svc/{path}", {"ids": [number]})) == f"used by notify rule: [{rule}]"
         assert err(root.delete(f"/api/svc/{path}", {"ids": []})) == "ids empty"
+        assert "ids.0: Must be" in err(root.delete(f"/api/svc/{path}", {"ids": [1 << 63]}))
     dat(root.delete("/api/svc/notify-rules", {"ids": [rule]}))
     for path, number in (("notify-channel-configs", channel), ("message-templates", world.template)):
         dat(root.delete(f"/api/svc/{path}", {"ids": [number]}))
@@ -160,6 +161,7 @@ def test_the_life_of_a_rule(world: World) -> None:
     ("route", "message"),
     [
         ({"channel_id": 0}, "invalid channel id"),
+        ({"channel_id": 1 << 40}, "notify_configs.0.channel_id: Must be greater than or equal to 0 and less than"),
         ({"severities": [4]}, "invalid severity level"),
         ({"label_keys": [{"key": "", "func": "=="}]}, "tag key cannot be empty"),
         ({"label_keys": [{"key": "a", "func": "~"}]}, "invalid operation"),

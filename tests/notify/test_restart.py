@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.notify.conftest import Behaviour, Journal, World, fail
+from tests.notify.conftest import Behaviour, Journal, Plugin, World, fail
 
 from tocsin.events.models import OutboxEvent
 from tocsin.events.outbox import Outbox
 from tocsin.notify.models import NotifyRecordRow, PendingSend
 from tocsin.plugin import Delivery, Receipt
+from tocsin.plugin.testkit import AppFactory
+from tocsin.plugin.testkit.components import wait_until
 
 
 class Death(BaseException):
@@ -53,7 +55,7 @@ def run(world: World, died: Callable[[], bool] = lambda: False) -> None:
     world.forget_sides()
     quiet, threading.excepthook = threading.excepthook, lambda args: None
     try:
-        dispatcher.adopt()
+        dispatcher.resume()
         while dispatcher.step():
             pass
         while not died() and not lanes.wait_idle(0.02):
@@ -114,13 +116,31 @@ def test_sends_of_a_dead_engine_are_taken_over_once(world: World, channels: Jour
     outbox = world.app.core.get(Outbox)
     outbox.others = lambda: ("dead:1",)
     survivor, its_lanes = world.side()
-    assert survivor.adopt() == 0
+    assert (survivor.resume(), survivor.take_over()) == (0, 0)
     outbox.others = lambda: ()
-    assert survivor.adopt() == 1
+    assert (survivor.resume(), survivor.take_over()) == (0, 1)
     assert its_lanes.wait_idle(10)
-    assert survivor.adopt() == 0
+    assert (survivor.resume(), survivor.take_over()) == (0, 0)
     assert world.outcomes(event) == {"Ops": [1]}
     assert len(channels.deliveries) == 1
+
+
+def test_an_engine_taken_for_dead_leaves_its_sends_to_the_one_that_took_over(
+    world: World, channels: Journal, gate: threading.Event
+) -> None:
+    channels.acts["hang"] = lambda delivery: (gate.wait(30), Receipt())[1]
+    config = {"act": "hang", "concurrency": 1, "timeout": 20.0}
+    rule = world.rule({"channel_id": world.channel(request_config=config)})
+    first, second = world.fire(rule), world.fire(rule, hash="other")
+    world.journal.instance = "slow:1"
+    dispatcher, lanes = world.side()
+    dispatcher.step()
+    channels.wait_for(1)
+    PendingSend.update(instance="other:1").where(PendingSend.event_id == second["id"]).execute()
+    gate.set()
+    assert lanes.wait_idle(10)
+    assert [d.events[0]["id"] for d in channels.deliveries] == [first["id"]]
+    assert PendingSend.select().count() == 1
 
 
 def test_two_engines_that_see_one_event_send_it_once(world: World, channels: Journal) -> None:
@@ -182,3 +202,10 @@ def test_the_thread_wakes_for_events_and_survives_a_database_that_is_away(
     dispatcher.stop(10)
     assert world.outcomes(event) == {"Ops": [1]}
     assert world.metric("svc_notify_internal_errors_total", stage="dispatch") == 1
+
+
+def test_an_alert_process_sends_too(world: World, channels: Journal, make_app: AppFactory) -> None:
+    event = world.fire(world.rule({"channel_id": world.channel()}))
+    make_app(plugins=[Plugin(channels)], process="alert", start="engine")
+    channels.wait_for(1)
+    wait_until(lambda: world.outcomes(event) == {"Ops": [1]}, timeout=10, what="the record")

@@ -138,7 +138,7 @@ def test_pauses_between_attempts_double(world: World, channels: Journal, clock: 
         dispatcher, lanes = world.side()
         count = len(channels.deliveries)
         dispatcher.step()
-        dispatcher.adopt()
+        dispatcher.resume()
         channels.wait_for(count + 1)
         lanes.stop(10.0)
         row = PendingSend.get()

@@ -103,6 +103,9 @@ def test_a_channel_that_fails_its_trial_says_why(world: World, channels: Journal
     assert err(root.post("/api/svc/notify-channel-config/test", script)).startswith("script media type must be saved")
     bad = {"config": {**CONFIG, "request_config": {"bad": 1}}, "use_mock_event": True}
     assert err(root.post("/api/svc/notify-channel-config/test", bad)) == "bad: got 1, expected nothing"
+    nobody = {"config": CONFIG, "use_mock_event": True, "notify_config": {"params": {"user_ids": 3}}}
+    answer = root.post("/api/svc/notify-channel-config/test", nobody)
+    assert err(answer) == "params.user_ids: got 3, expected a list of ids"
     assert "config: Missing data" in err(root.post("/api/svc/notify-channel-config/test", {}))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ from tocsin.template import TemplateEngine, field_functions
 if TYPE_CHECKING:
     from tocsin.app.core import Core
 
+log = logging.getLogger(__name__)
+
 
 def alerting_types(core: Core) -> dict[str, DatasourceType]:
     """Return the installed datasource types that rules can ask."""
@@ -39,7 +42,7 @@ def alerting_types(core: Core) -> dict[str, DatasourceType]:
 def make_membership(core: Core) -> Membership:
     """Return this process's part in its engine cluster."""
     wanted = core.settings[AlertSettings].heartbeat
-    return Membership(core.db, instance_name(wanted.ip, core.http.port), wanted.engine_name, core.clock)
+    return Membership(core.db, instance_name(wanted.ip, core.http.port), wanted.cluster(core.process), core.clock)
 
 
 def make_roster(core: Core, membership: Membership, metrics: AlertMetrics) -> Roster:
@@ -89,6 +92,7 @@ class Alerting(Feature):
     """Alert rules and their evaluation."""
 
     name = "alerting"
+    processes = frozenset(("center", "alert"))
     settings = (AlertSettings,)
     tables = (AlertRule, PendingAlert, RuleFault, EngineBeat)
     migrations = (create(AlertRule, PendingAlert, RuleFault, EngineBeat),)
@@ -105,7 +109,9 @@ class Alerting(Feature):
         core.get(GroupHooks).refuse_while("alert rules", 1, rules.count)
 
     def routes(self, core: Core) -> Iterable[Route]:
-        """Return the rows of the rule and engine endpoints."""
+        """Return the rows of the rule and engine endpoints; the alert process only evaluates."""
+        if core.process != "center":
+            return
         yield from routes.routes()
         if core.http.api_for_service.enable:
             yield from service_routes.service_rows()
@@ -116,6 +122,8 @@ class Alerting(Feature):
             return
         settings, metrics = core.settings[AlertSettings], AlertMetrics(core.metrics)
         membership = make_membership(core)
+        if not membership.cluster:
+            log.warning("this engine evaluates nothing: Alert.Heartbeat.EngineName names no engine cluster")
         core.get(EventJournal).instance = membership.instance
         lanes = Lanes(core, settings.query_concurrency)
         roster = make_roster(core, membership, metrics)

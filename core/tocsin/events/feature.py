@@ -42,6 +42,7 @@ class Events(Feature):
     """Active and historical events, and the outbox to notification."""
 
     name = "events"
+    processes = frozenset(("center", "alert"))
     tables = (ActiveEvent, HistoryEvent, OutboxEvent, EventSequence, AggregationView)
     migrations = (
         create(ActiveEvent, HistoryEvent, OutboxEvent, EventSequence, AggregationView),
@@ -65,7 +66,9 @@ class Events(Feature):
             views.seed_presets(int(core.clock()))
 
     def routes(self, core: Core) -> Iterable[Route]:
-        """Return the event endpoints."""
+        """Return the event endpoints; the alert process only writes events."""
+        if core.process != "center":
+            return
         yield from routes.routes(open_details=core.settings[AnonymousAccess].alert_detail)
         if core.http.api_for_service.enable:
             yield from service_routes.service_rows()

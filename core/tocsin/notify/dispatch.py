@@ -38,7 +38,7 @@ BATCH = 100
 SAFETY_NET = 1.0
 """Seconds after which the outbox is looked at without having been told to."""
 LONGEST_PAUSE = 30.0
-ADOPT_EVERY = 15.0
+LOOK_EVERY = 15.0
 """Seconds between looks for sends whose engine died."""
 Event = dict[str, Any]
 Step = Callable[[Event], Event | None]
@@ -197,12 +197,16 @@ class Dispatcher:
             self._thread.join(timeout)
 
     def _run(self) -> None:
-        pause, adopt_at, unsure = 0.0, float("-inf"), True
+        pause, unsure = 0.0, True
+        look_at = self._clock() + LOOK_EVERY  # who else is alive is not known at once
         while not self._stopping.is_set():
             try:
-                if unsure or self._clock() >= adopt_at:
-                    self.adopt(foreign_only=not unsure)
-                    adopt_at, unsure = self._clock() + ADOPT_EVERY, False
+                if unsure:
+                    self.resume()
+                    unsure = False
+                if self._clock() >= look_at:
+                    self.take_over()
+                    look_at = self._clock() + LOOK_EVERY
                 while self.step() and not self._stopping.is_set():
                     pass
             except Exception:
@@ -268,29 +272,35 @@ class Dispatcher:
             self._metrics.drops.labels(reason).inc()
         return stored
 
-    def adopt(self, *, foreign_only: bool = False) -> int:
-        """Queue stored sends that nobody works on: ours from before a restart, and those of engines that died."""
-        known, mine, now = self._lanes.known(), self._instance(), self._clock()
+    def resume(self) -> int:
+        """Queue this engine's stored sends that are in no lane, as after a restart; return how many."""
+        return self._queue(self._stored(PendingSend.instance == self._instance()))
+
+    def take_over(self) -> int:
+        """Queue the stored sends of engines that died; return how many."""
+        mine = self._instance()
+        found = self._stored(PendingSend.instance.not_in([mine, *self._outbox.others()]))
+        return self._queue([row for row in found if self._take(row[0], row[4])])
+
+    def _stored(self, which: Any) -> list[tuple[int, int, str, float, str]]:
         columns = (PendingSend.id, PendingSend.channel_id, PendingSend.chain, PendingSend.next_at, PendingSend.instance)
-        query: Any = PendingSend.select(*columns).order_by(PendingSend.id)
-        others = list(self._outbox.others())
-        if others:
-            query = query.where(PendingSend.instance.not_in(others))
-        if foreign_only:
-            query = query.where(PendingSend.instance != mine)
-        channels, adopted = self._channels.all(), 0
-        for number, channel_id, chain, next_at, owner in list(query.tuples()):
-            if number in known or (owner != mine and not self._take(number, owner)):
+        query: Any = PendingSend.select(*columns).where(which).order_by(PendingSend.id).tuples()
+        return list(query)
+
+    def _queue(self, found: list[tuple[int, int, str, float, str]]) -> int:
+        known, now, channels, queued = self._lanes.known(), self._clock(), self._channels.all(), 0
+        for number, channel_id, chain, next_at, _ in found:
+            if number in known:
                 continue
             channel = channels.get(channel_id)
             concurrency = self._sender.plan(channel).concurrency if channel else 1
-            delay = max(0.0, next_at - now)
-            self._lanes.add(channel_id, number, chain, concurrency=concurrency, delay=delay)
-            adopted += 1
-        if adopted:
-            log.info("%d notifications that were not finished are taken up again", adopted)
-        return adopted
+            self._lanes.add(channel_id, number, chain, concurrency=concurrency, delay=max(0.0, next_at - now))
+            queued += 1
+        if queued:
+            log.info("%d notifications that were not finished are taken up again", queued)
+        return queued
 
     def _take(self, number: int, owner: str) -> bool:
+        """Make a send this engine's own; return whether no other one was quicker."""
         where = (PendingSend.id == number) & (PendingSend.instance == owner)
         return bool(PendingSend.update(instance=self._instance()).where(where).execute())

@@ -50,6 +50,7 @@ class Notify(Feature):
     """Notification rules, channels, message templates, and the sending of notifications."""
 
     name = "notify"
+    processes = frozenset(("center", "alert"))
     settings = (SendSettings,)
     tables = TABLES
     migrations = (create(*TABLES),)
@@ -77,9 +78,12 @@ class Notify(Feature):
         core.get(MessageTemplates).seed()
 
     def routes(self, core: Core) -> Iterable[Route]:
-        """Return the rows of the page API and of the service API."""
+        """Return the rows of the center; the alert process only sends."""
+        if core.process != "center":
+            return
         yield from routes.page_rows()
-        yield from routes.service_rows()
+        if core.http.api_for_service.enable:
+            yield from routes.service_rows()
 
     def start(self, core: Core, role: str) -> None:
         """Start sending in the engine process."""
@@ -110,7 +114,7 @@ def site_url(core: Core) -> str:
 
 def make_lanes(core: Core) -> Lanes:
     """Return the lanes with the worker over the services of ``core``."""
-    metrics, channels = core.get(NotifyMetrics), core.get(Channels)
+    metrics, channels, journal = core.get(NotifyMetrics), core.get(Channels), core.get(EventJournal)
     worker = Worker(
         core.db,
         core.vault,
@@ -119,6 +123,7 @@ def make_lanes(core: Core) -> Lanes:
         core.get(Renderer),
         core.get(Sender),
         metrics,
+        instance=lambda: journal.instance,
         domain=lambda: site_url(core),
         clock=core.clock,
     )

@@ -40,10 +40,15 @@ class Record:
 
 def write(record: Record, now: int, record_id: int = 0) -> int:
     """Store a record, or replace the one with ``record_id``, and return its id."""
-    row = {**asdict(record), "details": record.details[:LONGEST_DETAILS]}
+    row = {name: storable(value) if isinstance(value, str) else value for name, value in asdict(record).items()}
     if record_id and NotifyRecordRow.update(**row).where(NotifyRecordRow.id == record_id).execute():
         return record_id
     return int(NotifyRecordRow.insert(**row, created_at=now).execute())
+
+
+def storable(text: str) -> str:
+    """Return a text from outside as every database takes it: no NUL, nothing that is no Unicode, not without end."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()[:LONGEST_DETAILS]
 
 
 def details_of(record_id: int) -> str:

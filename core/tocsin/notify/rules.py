@@ -84,6 +84,7 @@ class NotifyRules:
         self._channels = channels
         self._clock = clock
         self._snapshot = snapshots.make("notify_rules", (PART,), self._load)
+        self._told: set[tuple[int, str]] = set()
 
     def all(self) -> Mapping[int, Rule]:
         """Return every rule by id, sorted by name."""
@@ -234,21 +235,22 @@ class NotifyRules:
         shown = {**row, **lists, "notify_configs": configs, "extra_config": extra}
         if extra is None:
             del shown["extra_config"]
-        return Rule(shown, tuple(_route(config, row["name"]) for config in configs))
+        return Rule(shown, tuple(self._route(config, row) for config in configs))
+
+    def _route(self, config: Mapping[str, Any], row: Json) -> Route:
+        try:
+            conditions = compile_conditions(config)
+        except FilterError as error:
+            conditions = None
+            if (row["id"], str(error)) not in self._told:
+                self._told.add((row["id"], str(error)))
+                log.warning("notify rule %s: a route matches nothing: %s", row["name"], error)
+        return Route(config["channel_id"], config["template_id"], config["params"], conditions)
 
 
 def _ids(params: Mapping[str, Any], name: str) -> list[int]:
     value = params.get(name)
     return [item for item in value if type(item) is int] if isinstance(value, list) else []
-
-
-def _route(config: Mapping[str, Any], rule: str) -> Route:
-    try:
-        conditions = compile_conditions(config)
-    except FilterError as error:
-        log.warning("notify rule %s: a route matches nothing: %s", rule, error)
-        conditions = None
-    return Route(config["channel_id"], config["template_id"], config["params"], conditions)
 
 
 def verify(given: Mapping[str, Any]) -> None:
@@ -265,10 +267,7 @@ def verify_route(config: Mapping[str, Any]) -> None:
         raise invalid("invalid channel id")
     if not set(config["severities"]) <= {1, 2, 3}:
         raise invalid(f"invalid severity level: got {config['severities']}, expected 1, 2 or 3")
-    for name in RECIPIENTS:
-        value = config["params"].get(name)
-        if value is not None and not (isinstance(value, list) and all(type(item) is int for item in value)):
-            raise invalid(f"params.{name}: got {plain_text(value)}, expected a list of ids")
+    verify_params(config["params"])
     try:
         for item in config["time_ranges"]:
             compile_range(item)
@@ -276,3 +275,11 @@ def verify_route(config: Mapping[str, Any]) -> None:
             compile_filter(item)
     except FilterError as error:
         raise invalid(str(error)) from None
+
+
+def verify_params(params: Mapping[str, Any]) -> None:
+    """Raise ``invalid`` for recipients that are no lists of ids."""
+    for name in RECIPIENTS:
+        value = params.get(name)
+        if value is not None and not (isinstance(value, list) and all(type(item) is int for item in value)):
+            raise invalid(f"params.{name}: got {plain_text(value)}, expected a list of ids")

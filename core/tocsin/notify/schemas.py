@@ -7,6 +7,8 @@ from typing import Any
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, pre_load, validate
 
 SMALL = validate.Range(min=-(1 << 31), max=(1 << 31) - 1)
+ROW_ID = validate.Range(min=0, max=(1 << 31) - 1)
+EVENT_ID = validate.Range(min=0, max=(1 << 63) - 1)
 
 
 class Loose(Schema):
@@ -31,9 +33,9 @@ def integer(default: int = 0) -> fields.Integer:
     return fields.Integer(strict=True, load_default=default, validate=SMALL)
 
 
-def identifier() -> fields.Integer:
+def identifier(bounds: validate.Range = ROW_ID) -> fields.Integer:
     """Return a field for an id."""
-    return fields.Integer(strict=True, load_default=0, validate=validate.Range(min=0, max=(1 << 63) - 1))
+    return fields.Integer(strict=True, load_default=0, validate=bounds)
 
 
 def text(limit: int = 0) -> fields.String:
@@ -46,9 +48,9 @@ def truth() -> fields.Boolean:
     return fields.Boolean(load_default=False, truthy={True}, falsy={False})
 
 
-def ids() -> fields.List[Any]:
+def ids(bounds: validate.Range = ROW_ID) -> fields.List[Any]:
     """Return a field for a list of ids."""
-    return fields.List(fields.Integer(strict=True), load_default=list)
+    return fields.List(fields.Integer(strict=True, validate=bounds), load_default=list)
 
 
 class IdsSchema(Loose):
@@ -163,7 +165,7 @@ class TemplateSchema(Loose):
 class RuleTestSchema(Loose):
     """A route to be tried with events."""
 
-    event_ids = ids()
+    event_ids = ids(EVENT_ID)
     use_mock_event = truth()
     notify_config = fields.Nested(NotifyConfigSchema, load_default=dict)
 
@@ -177,7 +179,7 @@ class TemplateTextSchema(Loose):
 class PreviewSchema(Loose):
     """A message template to be shown with events."""
 
-    event_ids = ids()
+    event_ids = ids(EVENT_ID)
     use_mock_event = truth()
     mock_severity = integer(2)
     mock_is_recovered = truth()
@@ -190,7 +192,7 @@ class ChannelTestSchema(Loose):
     config = fields.Nested(ChannelSchema, required=True)
     notify_config = fields.Nested(NotifyConfigSchema, load_default=dict)
     tpl_content = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
-    event_ids = ids()
+    event_ids = ids(EVENT_ID)
     use_mock_event = truth()
     mock_severity = integer(2)
     mock_is_recovered = truth()
@@ -200,10 +202,10 @@ class RecordSchema(Loose):
     """A notification record from another engine."""
 
     notify_rule_id = identifier()
-    event_id = identifier()
-    sub_id = identifier()
+    event_id = identifier(EVENT_ID)
+    sub_id = identifier(EVENT_ID)
     channel = text(255)
     status = fields.Integer(strict=True, required=True, validate=validate.OneOf((1, 2, 3)))
     target = text(65_535)
     details = text(65_535)
-    created_at = identifier()
+    created_at = identifier(EVENT_ID)

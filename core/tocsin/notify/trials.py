@@ -14,7 +14,7 @@ from tocsin.notify.matching import FilterError, compile_conditions
 from tocsin.notify.providers import Providers
 from tocsin.notify.recipients import recipients_of
 from tocsin.notify.rendering import FieldError, Renderer
-from tocsin.notify.rules import verify_route
+from tocsin.notify.rules import verify_params, verify_route
 from tocsin.notify.sending import AttemptError, Notification, Sender
 from tocsin.notify.templates import MessageTemplates
 from tocsin.plugin import ApiError, invalid
@@ -118,6 +118,7 @@ class Trials:
         channel = replace(self._channels.draft(body["config"]), id=0)
         events = self._events(body, stored, lambda: self._mock(body, "Media type test", "notify-channel-test"))
         params = (body["notify_config"] or {}).get("params") or {}
+        verify_params(params)
         try:
             content = self._renderer.strict_message(body["tpl_content"], channel.ident, events, self._domain())
             self._send(channel, params, content, events)

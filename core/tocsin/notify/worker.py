@@ -48,6 +48,7 @@ class Worker:
         sender: Sender,
         metrics: NotifyMetrics,
         *,
+        instance: Callable[[], str],
         domain: Callable[[], str],
         clock: Callable[[], float],
     ) -> None:
@@ -58,6 +59,7 @@ class Worker:
         self._renderer = renderer
         self._sender = sender
         self._metrics = metrics
+        self._instance = instance
         self._domain = domain
         self._clock = clock
         self._unsettled: dict[int, tuple[Any, Channel, SendPlan, Outcome]] = {}
@@ -70,8 +72,8 @@ class Worker:
         if number in self._unsettled:
             return self._settle(*self._unsettled[number])
         row = PendingSend.get_or_none(PendingSend.id == number)
-        if row is None:
-            return None
+        if row is None or row.instance != self._instance():
+            return None  # finished, or taken over by an engine that took this one for dead
         channel = self._channels.all().get(row.channel_id)
         if channel is None or not channel.enable:
             name = f"notify_channel_id:{row.channel_id}"
