@@ -41,3 +41,10 @@ def test_planner_leaves_the_newest_part_of_a_range_alone() -> None:
     assert next_merge(parts, 20, 60, settled=12) is None
     assert next_merge(parts, 20, 60, settled=13) == (Span(0, 20), parts)
     assert next_merge([*parts[:3], Described(0, 20, 10**9, 12)], 20, 60, settled=13) is None
+
+
+def test_planner_does_not_let_young_blocks_become_many() -> None:
+    parts = [Described(0, 2000, max_time=1000 + number) for number in range(20)]
+    span, chosen = next_merge(parts, 2000, 6000, settled=10) or (None, [])
+    assert (span, chosen) == (Span(0, 2000), parts[:8])
+    assert next_merge(parts[:15], 2000, 6000, settled=10) is None

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from tocsin_tsdb.storage.block import Meta
 
 PARTS_PER_MERGE = 4
+MOST_YOUNG = 12
 LEVEL_FACTOR = 3
 
 
@@ -66,9 +67,11 @@ def next_merge(blocks: Sequence[B], smallest: int, largest: int, settled: int) -
     """Choose the blocks to merge next, or None.
 
     A span that lies before the time `settled` is merged to one block; before that, as soon as `PARTS_PER_MERGE` blocks of about
-    one size are in it. What is younger stays in small blocks: most queries ask for it, and all of it.
+    one size are in it. What is younger stays in small blocks, as long as they are few: most queries ask for it, and all of it.
     """
-    blocks = [block for block in blocks if block.meta.max_time < settled]
+    young = sorted((block for block in blocks if block.meta.max_time >= settled), key=lambda block: block.meta.max_time)
+    left_alone = young[-MOST_YOUNG:]
+    blocks = [block for block in blocks if block not in left_alone]
     for width in widths(smallest, largest):
         for span, members in _by_span(blocks, width).items():
             if len(members) < 2:
