@@ -50,7 +50,7 @@ setup(
         "cryptography>=43",
         "falcon>=4.0",
         "google-re2>=1.1",
-        "gunicorn>=23.0",
+        "gunicorn>=27.0",
         "marshmallow>=4.0",
         "orjson>=3.10",
         "peewee>=4.0",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import socket
 from collections.abc import Iterator
@@ -82,3 +83,12 @@ def test_a_busy_connection_queues_again(worker: Any, served: list[Any], ends: An
     client.sendall(b"abcdef")
     worker.handle(conn)
     assert served == [b"a", b"b", b"c"]
+
+
+def test_a_worker_without_a_parent_keeps_no_connection(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker.ppid, worker.log = os.getppid(), SimpleNamespace(info=lambda *_: None)
+    assert worker.is_parent_alive()
+    assert worker.alive
+    monkeypatch.setattr(os, "getppid", lambda: worker.ppid + 1)
+    assert not worker.is_parent_alive()
+    assert not worker.alive

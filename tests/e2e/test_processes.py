@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import time
 from collections.abc import Callable
 
 import pytest
@@ -35,6 +37,19 @@ def test_it_stops_cleanly_and_leaves_nothing_behind(make_deployment: Make) -> No
     assert len(pids) >= 5
     assert service.stop() == 0
     service.until(lambda: all(gone(pid) for pid in pids), "all processes are gone", timeout=10)
+
+
+def test_a_client_that_has_connected_and_says_nothing_does_not_hold_up_the_stop(make_deployment: Make) -> None:
+    service = make_deployment()
+    with socket.create_connection(("127.0.0.1", service.port)) as silent:
+        silent.settimeout(20)
+        # A worker waits five seconds for a first byte; only then the connection is one that has been put aside.
+        aside = time.monotonic() + 5.5
+        service.until(lambda: service.serves() and time.monotonic() > aside, "the connection is put aside")
+        begun = time.monotonic()
+        assert service.stop() == 0
+        assert silent.recv(1) == b""
+    assert time.monotonic() - begun < 10  # [HTTP] ShutdownTimeout
 
 
 def test_sighup_reads_the_configuration_again_without_closing_the_port(make_deployment: Make) -> None:

@@ -31,6 +31,18 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             result = super().handle(conn)
         return result
 
+    def is_parent_alive(self) -> bool:
+        """Tell whether the parent lives; without one the worker says goodbye to its clients, as it does when it is told."""
+        parent_alive: bool = super().is_parent_alive()
+        self.alive = self.alive and parent_alive
+        return parent_alive
+
+    def _cap_keepalive(self, deadline: float) -> None:
+        """Give kept-alive connections a last moment at a stop, and likewise those that have never sent anything."""
+        super()._cap_keepalive(deadline)
+        for conn in self.pending_conns:
+            conn.timeout = min(conn.timeout, deadline)
+
 
 def _follows(conn: Any) -> bool:
     """Whether another request begins to arrive; only the poller knows for connections with TLS or read-ahead."""
