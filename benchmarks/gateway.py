@@ -47,6 +47,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # --- load -----------------------------------------------------------------------------------------------------------
 
 
+def host_of(n: int) -> str:
+    """Return the host of a series."""
+    return f"host-{n // 100:04d}.example.com"
+
+
 def make_bodies(labels: int) -> list[bytes]:
     """Return compressed bodies that look like what a host agent sends: sorted labels, one sample per series."""
     chosen = random.Random(7)
@@ -56,7 +61,7 @@ def make_bodies(labels: int) -> list[bytes]:
         for n in range(start, start + SERIES_PER_REQUEST):
             pairs = {
                 "__name__": f"node_metric_{n % 100}_total",
-                "agent_hostname": f"host-{n // 100:04d}.example.com",
+                "agent_hostname": host_of(n),
                 "cpu": str(n % 16),
                 "device": f"eth{n % 8}",
                 "env": "production",
@@ -116,12 +121,18 @@ def post(connection: http.client.HTTPConnection, path: str, body: bytes) -> int:
     return answer.status
 
 
+def count_complete(labels: list[tuple[bytes, bytes]]) -> Verdict:
+    """Count a series that has the two labels."""
+    complete = {(name.encode(), value.encode()) for name, value in ADDED.items()} <= set(labels)
+    return Verdict((), drop="complete" if complete else "incomplete")
+
+
 def serve_sink(port: int) -> None:
-    """Be the backend: read requests, count the series in them on demand, answer 204."""
+    """Be the backend: read requests, count the series that have the two labels, answer 204."""
     listener = socket.create_server(("127.0.0.1", port), backlog=64)
     counted = 0
     lock = threading.Lock()
-    cache = wire.LabelCache(lambda labels: Verdict((), drop="counted"), 10 * DISTINCT)
+    cache = wire.LabelCache(count_complete, 10 * DISTINCT)
 
     def serve(connection: socket.socket) -> None:
         nonlocal counted
@@ -137,7 +148,7 @@ def serve_sink(port: int) -> None:
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
                 continue
             body = bytes(cramjam.snappy.decompress_raw(file.read(length)))
-            series = wire.rewrite(body, cache).received
+            series = wire.rewrite(body, cache).dropped.get("complete", 0)
             with lock:
                 counted += series
             connection.sendall(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n")
@@ -270,16 +281,17 @@ def listens(port: int) -> bool:
 
 
 def run_ours(labels: int, workers: int, sink: int, passes: int, pure: bool) -> Result:
-    """Measure our gateway as `tocsin pushgw` runs it, with hosts that add two labels."""
+    """Measure `tocsin pushgw` with 2,000 registered hosts that add two labels."""
     port = free_port()
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "config.toml").write_text(
             f'[HTTP]\nHost = "127.0.0.1"\nPort = {port}\nWorkers = {workers}\n[Log]\nLevel = "ERROR"\n'
             f'[Data]\nDir = "{directory}/data"\n[[Pushgw.Writers]]\nUrl = "http://127.0.0.1:{sink}/write"\n'
         )
-        command = [sys.executable, str(Path(__file__)), "--serve", directory]
+        prepare_hosts(Path(directory))
+        command = [sys.executable, "-m", "tocsin", "pushgw", "-c", directory]
         with process(command, port, {"TOCSIN_PURE": "1"} if pure else None) as pid:
-            wait_until(lambda: len(tree(pid)) >= 2 + workers, "the workers do not start")
+            wait_until(lambda: len(tree(pid)) >= 3 + workers, "the workers do not start")
             name = "tocsin (pure)" if pure else "tocsin"
             return measure(name, labels, workers, pid, port, "/rw/v1/write", sink, passes)
 
@@ -296,39 +308,20 @@ def run_vmagent(labels: int, workers: int, sink: int, passes: int) -> Result:
             return measure("vmagent", labels, workers, pid, port, "/api/v1/write", sink, passes)
 
 
-def serve(directory: Path) -> int:
-    """Run `tocsin pushgw` in this process, with a capability that knows every host and gives it two labels."""
-    from tocsin.app.bootstrap import configure_logging, make_core, prepare, read_document
-    from tocsin.app.launcher import Launcher, listen
-    from tocsin.app.registry import PluginInfo, load_plugins
-    from tocsin.ingest.hosts import NoHosts, Target, TargetLabels
-    from tocsin.plugin import Feature
+def prepare_hosts(directory: Path) -> None:
+    """Register every host of the load, with the two labels, in the database of an installation."""
+    from tocsin.app.bootstrap import open_core, prepare
+    from tocsin.targets.hosts import Hosts
 
-    class Everybody(NoHosts):
-        target = Target({name.encode(): value.encode() for name, value in ADDED.items()})
-
-        def lookup(self, ident: str) -> Target | None:
-            return self.target
-
-    class Hosts(Feature):
-        name = "benchmark-hosts"
-        processes = frozenset(("pushgw",))
-
-        def setup(self, core: object) -> None:
-            core.provide(Everybody(), TargetLabels)  # type: ignore[attr-defined]
-
-    import tocsin.app.capabilities as capabilities
-
-    known = capabilities.core_features
-    import tocsin.app.bootstrap as bootstrap
-
-    bootstrap.core_features = lambda: (Hosts(), *known())  # type: ignore[attr-defined]
-    assert PluginInfo
-    document = read_document(directory)
-    core = make_core("pushgw", document, plugins=load_plugins(), directory=directory)
-    configure_logging(core.settings)
+    core = open_core("pushgw", directory, environ={})
     prepare(core)
-    return Launcher("pushgw", directory, listen(core.http.host, core.http.port), core).run()
+    hosts = core.get(Hosts)
+    names = sorted({host_of(n) for n in range(DISTINCT)})
+    for start in range(0, len(names), 500):
+        hosts.register(names[start : start + 500])
+        hosts.add_tags(names[start : start + 500], [f"{name}={value}" for name, value in ADDED.items()])
+    core.release()
+    core.close()
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -358,11 +351,8 @@ def main() -> int:
     parser.add_argument("--passes", type=int, default=8)
     parser.add_argument("--pure", action="store_true", help="measure the pure-Python wire functions too (slow)")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--sink", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.serve:
-        return serve(options.serve)
     if options.sink:
         serve_sink(options.sink)
     results = []
