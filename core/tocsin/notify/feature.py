@@ -74,8 +74,9 @@ class Notify(Feature):
 
     def seed(self, core: Core) -> None:
         """Write the channels and message templates that installed plugins bring along."""
-        core.get(Channels).seed()
-        core.get(MessageTemplates).seed()
+        if core.process == "center":
+            core.get(Channels).seed()
+            core.get(MessageTemplates).seed()
 
     def routes(self, core: Core) -> Iterable[Route]:
         """Return the rows of the center; the alert process only sends."""
