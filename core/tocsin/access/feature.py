@@ -19,7 +19,7 @@ from tocsin.access.passwords import Passwords
 from tocsin.access.place_routes import place_routes
 from tocsin.access.roles import Roles
 from tocsin.access.routes import page_routes
-from tocsin.access.seeds import FirstLogin, seed
+from tocsin.access.seeds import FirstLogin, join, seed
 from tocsin.access.service_routes import service_routes
 from tocsin.access.sessions import Sessions
 from tocsin.access.settings import AccessSettings, RootSettings
@@ -40,7 +40,7 @@ class AccessFeature(Feature):
     """Users, teams, roles, business groups, sessions, personal tokens and settings."""
 
     name = "access"
-    processes = frozenset(("center", "alert"))
+    processes = frozenset(("center", "alert", "pushgw"))
     settings = (AccessSettings, RootSettings)
     tables = TABLES
     migrations = (create(*TABLES),)
@@ -70,7 +70,7 @@ class AccessFeature(Feature):
         core.access_log_enabled = _access_log(core, site)
 
     def routes(self, core: Core) -> Iterable[Route]:
-        """Return the page API, and the service API when it is switched on; the alert process serves neither."""
+        """Return the page API, and the service API when it is switched on; other processes serve neither."""
         if core.process != "center":
             return
         yield from page_routes()
@@ -79,9 +79,12 @@ class AccessFeature(Feature):
             yield from service_routes()
 
     def seed(self, core: Core) -> None:
-        """Write the first rows; where nobody can log in, nobody is made."""
-        if core.process == "center":
-            seed(core)
+        """Write the first rows."""
+        seed(core)
+
+    def join(self, core: Core) -> None:
+        """Make sure that a center keeps this database and that its secrets can be read here."""
+        join(core)
 
     def greeting(self, core: Core) -> Sequence[str]:
         """Return the first login, in the process that made it and once."""

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from typing import TYPE_CHECKING
 
 from tocsin.access.configs import Configs, Site
 from tocsin.access.directory import GROUPS, ROLES, TEAMS, TOKENS, USERS
-from tocsin.access.keys import Keys
+from tocsin.access.keys import JWT_KEY, Keys
 from tocsin.access.models import BusiGroup, BusiGroupMember, Role, RoleOperation, Team, TeamMember, User
 from tocsin.access.passwords import Passwords, random_password
 from tocsin.access.points import ADMIN, BUILT_IN_ROLES
 from tocsin.access.settings import RootSettings
 from tocsin.app.settings import SettingsError
 from tocsin.store.migrations import migration_lock
+from tocsin.store.vault import VaultError
 
 if TYPE_CHECKING:
     from tocsin.app.core import Core
 
+log = logging.getLogger(__name__)
 INSTALLED = "installed_at"
 """Setting that says when the rows were written; it keeps deleted rows from coming back at the next start."""
 
@@ -49,6 +52,27 @@ def seed(core: Core) -> None:
             _install(core)
         keys.warm()
         core.get(Site).seed_url(f"{_scheme(core)}://{_own_address(core.http.host)}:{core.http.port}")
+
+
+def installed(core: Core) -> bool:
+    """Return whether a center has set up this database."""
+    return bool(core.get(Configs).get(INSTALLED))
+
+
+def join(core: Core) -> None:
+    """Check the database of a process beside the center; raise ``SettingsError`` when its secrets cannot be read."""
+    if not installed(core):
+        log.warning("no center has set up this database: there are no rules, datasources or hosts in it")
+        return
+    if core.process == "pushgw":
+        return  # it reads no secrets, and need not be trusted with them
+    try:
+        core.get(Configs).get(JWT_KEY)
+    except VaultError:
+        raise SettingsError(
+            f"Secrets.Key: got a key other than the center's of this database, expected the same one "
+            f"(or the same {core.data_directory / 'secret.key'})"
+        ) from None
 
 
 def _install(core: Core) -> None:

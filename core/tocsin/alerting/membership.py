@@ -25,7 +25,7 @@ class Membership:
         self.instance = instance
         self.cluster = cluster
         self._rings: dict[int, Ring] = {}
-        self._mates: frozenset[str] = frozenset()
+        self._others: frozenset[str] = frozenset()
         self._bound: frozenset[int] | None = None
         self.version = 0
         """Moves whenever a ring changed."""
@@ -59,7 +59,7 @@ class Membership:
                 members.setdefault(row["datasource_id"], set()).add(row["instance"])
             elif row["cluster"] == self.cluster:
                 members.setdefault(HOST_RULES, set()).add(row["instance"])
-        self._mates = frozenset(members.get(HOST_RULES, ())) - {self.instance}
+        self._others = frozenset(row["instance"] for row in rows) - {self.instance}
         rings = {
             number: self._rings[number] if self._same(number, names) else Ring(names)
             for number, names in members.items()
@@ -78,8 +78,8 @@ class Membership:
         return ring is not None and ring.owner(rule_id) == self.instance
 
     def others(self) -> Collection[str]:
-        """Return the other engines of this cluster that are alive."""
-        return self._mates
+        """Return the other engines that are alive, of whatever cluster: their notifications are theirs to send."""
+        return self._others
 
     def leave(self) -> None:
         """Withdraw this engine's heartbeat, so that others take over at once."""

@@ -11,7 +11,15 @@ class HeartbeatSettings:
 
     ip: str = key("IP", "", "address part of the instance name; empty finds it out")
     interval_ms: int = key("Interval", 1000, "milliseconds between heartbeats", check=at_least(100))
-    engine_name: str = key("EngineName", "default", "the engine cluster; it evaluates datasources bound to this name")
+    engine_name: str = key(
+        "EngineName",
+        "",
+        "the engine cluster; it evaluates datasources bound to this name; empty means default in a center",
+    )
+
+    def cluster(self, process: str) -> str:
+        """Return the engine cluster of a process kind: as configured, else ``default`` in a center and none elsewhere."""
+        return self.engine_name or ("default" if process == "center" else "")
 
 
 @section("Alert")

@@ -74,13 +74,19 @@ def declared_sections(features: tuple[Feature, ...], plugins: Plugins) -> list[t
 
 
 def prepare(core: Core) -> None:
-    """Bring the database up to date and write the rows an installation starts with; safe to run in parallel."""
+    """Bring the database up to date; in the center, write the rows an installation starts with; safe to run in parallel.
+
+    The other processes only check what the center has written: a second author of first rows would be one too many.
+    """
     lock = core.data_directory / "migration.lock"
     run_migrations(core.db, [("store", (create(ChangeVersion),))], lock)
     for feature in core.features:
         core.guard(feature, "migrate", partial(run_migrations, core.db, [(feature.name, feature.migrations)], lock))
     for feature in core.features:
-        core.guard(feature, "seed", partial(feature.seed, core))
+        if core.process == "center":
+            core.guard(feature, "seed", partial(feature.seed, core))
+        else:
+            core.guard(feature, "join", partial(feature.join, core))
     core.release()
 
 

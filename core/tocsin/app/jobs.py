@@ -37,9 +37,9 @@ class JobRunner:
         self._missed = core.metrics.counter("svc_job_missed_total", "Slots that passed during a run.", ("job",))
 
     def start(self) -> None:
-        """Start the thread of every job."""
+        """Start the thread of every job of this process kind."""
         for feature in self._core.features:
-            for job in feature.jobs:
+            for job in (job for job in feature.jobs if self._core.process in job.processes):
                 name = f"{feature.name}.{job.name}"
                 self._missed.labels(name).inc(0)
                 thread = threading.Thread(target=self._loop, args=(name, job), name=f"job {name}", daemon=True)

@@ -35,7 +35,7 @@ class Datasources(Feature):
         networks = settings.networks()
 
         def complete(config: DatasourceConfig) -> DatasourceConfig:
-            return replace(config, from_edge=core.process == "edge", denied_networks=networks)
+            return replace(config, from_edge=core.process != "center", denied_networks=networks)
 
         catalog = Catalog(core.db, core.snapshots, core.vault, types, core.clock)
         calls = PluginCalls(core.metrics, settings.max_overdue)

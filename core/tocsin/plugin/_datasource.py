@@ -35,7 +35,7 @@ class DatasourceConfig:
     http: Mapping[str, Any] = field(default_factory=dict, repr=False)
     auth: Mapping[str, Any] = field(default_factory=dict, repr=False)
     from_edge: bool = False
-    """Whether the asking process is an edge, which may have another address for the datasource than the center."""
+    """Whether another process than the center asks, which may have an address of its own for the datasource."""
     denied_networks: tuple[Network, ...] = ()
     """Networks that must not be connected to; :meth:`client` sees to it."""
 

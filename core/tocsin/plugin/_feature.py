@@ -21,7 +21,7 @@ EVERY_PROCESS = frozenset(("center", "edge", "alert", "pushgw"))
 
 @dataclass(frozen=True)
 class Job:
-    """Background work of a feature, run in the alert-engine process.
+    """Background work of a feature, run in the engine of the process kinds in ``processes``.
 
     ``run`` is called every ``every`` seconds, or at the times of the five-field ``cron`` expression (local time); runs of
     one job never overlap.  An exception is logged and counted, the next run comes at its time.
@@ -31,6 +31,7 @@ class Job:
     run: Callable[[Core], None]
     every: float = 0.0
     cron: str = ""
+    processes: frozenset[str] = CENTER
 
 
 class Feature:
@@ -60,7 +61,10 @@ class Feature:
         """Prepare services (``core.provide``) once tables are bound; no threads, no network, no queries yet."""
 
     def seed(self, core: Core) -> None:
-        """Write the rows an installation starts with; runs after the migrations, must be idempotent."""
+        """Write the rows an installation starts with; runs in the center after the migrations, must be idempotent."""
+
+    def join(self, core: Core) -> None:
+        """Check that a process beside the center can work with the center's rows; runs there in place of :meth:`seed`."""
 
     def greeting(self, core: Core) -> Sequence[str]:
         """Return lines to print once on the console when the service starts."""
