@@ -309,6 +309,15 @@ def test_records_are_for_those_who_may_read_the_event(world: World) -> None:
     assert used == {"used": True, "last_at": int(world.clock.now)}
 
 
+def test_records_are_as_open_as_event_details(make_app: AppFactory, channels: Journal, clock: Clock) -> None:
+    settings = {"Center": {"AnonymousAccess": {"AlertDetail": True}}}
+    world = World(make_app(plugins=[Plugin(channels)], settings=settings, clock=clock), clock, channels)
+    event = world.fire()
+    found = dat(world.app.client.get(f"/api/svc/event-notify-records/{event['id']}"))
+    assert found == {"sub_rules": [], "notifies": {}}
+    world.close()
+
+
 def test_old_records_go(world: World, clock: Clock) -> None:
     from tocsin.notify.feature import clean_records
 

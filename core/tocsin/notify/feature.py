@@ -10,7 +10,7 @@ from tocsin.access.configs import Site
 from tocsin.access.directory import Directory
 from tocsin.app.calls import PluginCalls
 from tocsin.app.sections import CenterSettings
-from tocsin.datasources.settings import DatasourceSettings
+from tocsin.datasources.settings import AnonymousAccess, DatasourceSettings
 from tocsin.events.journal import EventJournal
 from tocsin.events.outbox import Outbox
 from tocsin.notify import records, routes
@@ -82,7 +82,7 @@ class Notify(Feature):
         """Return the rows of the center; the alert process only sends."""
         if core.process != "center":
             return
-        yield from routes.page_rows()
+        yield from routes.page_rows(open_records=core.settings[AnonymousAccess].alert_detail)
         if core.http.api_for_service.enable:
             yield from routes.service_rows()
 

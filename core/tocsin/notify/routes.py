@@ -14,18 +14,18 @@ from tocsin.notify.channels import NO_PARAMS, Channels
 from tocsin.notify.rules import NotifyRules
 from tocsin.notify.templates import MessageTemplates
 from tocsin.notify.trials import Trials
-from tocsin.plugin import LOGIN, SERVICE, Body, Context, Route, forbidden, invalid, page, perm, service
+from tocsin.plugin import ANONYMOUS, LOGIN, SERVICE, Body, Context, Route, forbidden, invalid, page, perm, service
 
 RULES, CHANNELS, TEMPLATES = "/notification-rules", "/notification-channels", "/notification-templates"
 IDS = Body(schemas.IdsSchema, name="models.IdsForm")
 
 
-def page_rows() -> Iterable[Route]:
-    """Return the rows of the page API."""
+def page_rows(*, open_records: bool) -> Iterable[Route]:
+    """Return the rows of the page API; ``open_records`` lets anyone see what became of an event's notifications."""
     yield from _rule_rows()
     yield from _channel_rows()
     yield from _template_rows()
-    yield page.get("/event-notify-records/:eid", list_records, LOGIN)
+    yield page.get("/event-notify-records/:eid", list_records, ANONYMOUS if open_records else LOGIN)
     yield page.get("/notification-records/used", records_used, LOGIN)
 
 
@@ -198,9 +198,10 @@ def preview(ctx: Context) -> Any:
 def list_records(ctx: Context) -> Any:
     """What became of the sends of a historical event."""
     event = one_historical(ctx.param_int("eid"))
-    groups = visible_groups(ctx.core.get(Directory), ctx.user)
-    if groups is not None and event["group_id"] not in groups:
-        raise forbidden()
+    if ctx.route.access != ANONYMOUS:
+        groups = visible_groups(ctx.core.get(Directory), ctx.user)
+        if groups is not None and event["group_id"] not in groups:
+            raise forbidden()
     return records.of_event(event["id"])
 
 
