@@ -155,10 +155,11 @@ def test_stopping_writes_what_waits() -> None:
     assert released
 
 
-def test_stopping_does_not_wait_for_a_cache_that_is_away() -> None:
+def test_stopping_does_not_wait_for_a_cache_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(target_retries=10, target_retry_interval=600_000, target_timeout=10**9)
     stage.cache.broken = (SEEN,)
     stage.beats.start(lambda: None)
     stage.beats.announce(["a"])
     stage.beats.stop()
     assert stage.metric("svc_target_pending_beats") == 1
+    assert "stopped with 1 hosts" in caplog.text

@@ -74,8 +74,8 @@ def test_hosts_by_address(hosts) -> None:
     answer = dat(hosts.root.put("/api/svc/targets/note", body))
     assert answer == {"10.9.9.9": "HostIp not found", "": "HostIp not found"}
     assert {host["note"] for host in hosts.hosts().values()} == {"n"}
-    for nothing in ({}, {"idents": [], "host_ips": None}):
-        answer = hosts.root.put("/api/svc/targets/note", {**nothing, "note": "n"})
+    for nobody in ({"note": "n"}, {"note": "n", "idents": [], "host_ips": None}):
+        answer = hosts.root.put("/api/svc/targets/note", nobody)
         assert err(answer) == "idents or host_ips must be provided"
     assert "note: expected at most 255" in err(hosts.root.put("/api/svc/targets/note", {**body, "note": "x" * 256}))
 
@@ -147,8 +147,8 @@ def test_seen_by_hand(hosts) -> None:
     }
     for bad in (NOW + 61, -1):
         assert "now: got" in err(hosts.root.post("/api/svc/target-update", {"lst": ["a"], "now": bad}))
-    for bad in ([""], ["x" * 192], [1], "a"):
-        assert "lst" in err(hosts.root.post("/api/svc/target-update", {"lst": bad, "now": NOW}))
+    for names in ([""], ["x" * 192], [1], "a"):
+        assert "lst" in err(hosts.root.post("/api/svc/target-update", {"lst": names, "now": NOW}))
 
 
 # --- rights ---

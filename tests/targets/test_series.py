@@ -30,7 +30,8 @@ WIRE = {"WriterOpt": {"QueueNumber": 1, "BatchLinger": 0}}
 
 def series(line: str) -> bytes:
     """Return one series in the wire format; labels are written ``name=value`` with commas between."""
-    labels = [tuple(part.encode().split(b"=")) for part in line.split(",")]
+    pairs = (part.encode().partition(b"=") for part in line.split(","))
+    labels = [(name, value) for name, _, value in pairs]
     return bytes(encode_series(encode_labels(labels), [1000], [1.0]))
 
 

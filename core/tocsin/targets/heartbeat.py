@@ -9,7 +9,7 @@ from typing import Any
 from tocsin.access.directory import Directory
 from tocsin.ingest.throttle import Throttle
 from tocsin.targets import tags
-from tocsin.targets.hosts import Hosts
+from tocsin.targets.hosts import Facts, Hosts
 from tocsin.targets.metrics import TargetMetrics
 from tocsin.targets.models import TargetRow
 from tocsin.targets.pulse import Beats
@@ -55,7 +55,7 @@ class Heartbeats:
             self._failed.warning(lambda: f"a heartbeat's changes could not be stored, the next one tries again: {name}")
 
     def _update(self, said: Mapping[str, Any], gids: str, overwrite: bool) -> None:
-        row = TargetRow.get_or_none(TargetRow.ident == said["hostname"])
+        row = self._hosts.facts(said["hostname"])
         if row is None:
             return
         if changes_of(row, said):
@@ -78,7 +78,7 @@ class Heartbeats:
         return found
 
 
-def changes_of(row: TargetRow, said: Mapping[str, Any]) -> dict[str, Any]:
+def changes_of(row: TargetRow | Facts, said: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a heartbeat changes in a host's row; empty when nothing differs."""
     change = {name: said[name] for name in COPIED if said[name] and said[name] != getattr(row, name)}
     address = said["host_ip"].strip()

@@ -96,11 +96,13 @@ class Beats:
 
     def note(self, idents: Collection[str], when: int, source: str) -> None:
         """Treat hosts as seen at a Unix second."""
+        taken = 0
         with self._lock:
             for ident in idents:
                 if self._takes(ident):
                     self._seen[ident] = when
-                    self._metrics.beats.labels(source).inc()
+                    taken += 1
+        self._metrics.beats.labels(source).inc(taken)
 
     def heard(self, ident: str, said: Mapping[str, Any], extended: Any) -> None:
         """Take a heartbeat: the host is seen now, and said this; ``extended`` is kept when it is not ``None``."""
@@ -209,6 +211,8 @@ class Beats:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
+        if self._seen:
+            log.error("stopped with %d hosts whose signs of life could not be written", len(self._seen))
 
     def _run(self, release: Callable[[], None]) -> None:
         ended = False
