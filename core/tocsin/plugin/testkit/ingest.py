@@ -57,7 +57,7 @@ class IngestContract(PluginContract, ABC):
         assert any(route.decode for route in routes), "no route decodes anything"
         for route in routes:
             assert route.path.startswith("/"), f"{route.path} does not begin with a slash"
-            assert route.method in ("GET", "POST", "PUT"), f"{route.path}: method {route.method}"
+            assert route.method in ("GET", "HEAD", "POST", "PUT"), f"{route.path}: method {route.method}"
             assert route.auth in ("basic", "api_key", "none"), f"{route.path}: auth {route.auth}"
         places = [(route.method, route.path) for route in routes]
         assert len(set(places)) == len(places), "a route is declared twice"
