@@ -119,7 +119,7 @@ def test_all_attempts_together_take_no_longer_than_allowed() -> None:
         stage.passed += 1
         write(values, ttl)
 
-    stage.cache.set_many = slow
+    stage.cache.set_many = slow  # type: ignore[method-assign]
     stage.cache.broken = (SEEN,)
     stage.beats.announce(["a"])
     stage.beats.flush()

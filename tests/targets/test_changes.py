@@ -74,8 +74,9 @@ def test_hosts_by_address(hosts) -> None:
     answer = dat(hosts.root.put("/api/svc/targets/note", body))
     assert answer == {"10.9.9.9": "HostIp not found", "": "HostIp not found"}
     assert {host["note"] for host in hosts.hosts().values()} == {"n"}
-    for nobody in ({"note": "n"}, {"note": "n", "idents": [], "host_ips": None}):
-        answer = hosts.root.put("/api/svc/targets/note", nobody)
+    nobody: Mapping[str, list[str] | None]
+    for nobody in ({}, {"idents": [], "host_ips": None}):
+        answer = hosts.root.put("/api/svc/targets/note", {**nobody, "note": "n"})
         assert err(answer) == "idents or host_ips must be provided"
     assert "note: expected at most 255" in err(hosts.root.put("/api/svc/targets/note", {**body, "note": "x" * 256}))
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.app.settings import SettingsError
+from tocsin.datasources.catalog import Catalog
 from tocsin.plugin.testkit import dat, err
 from tocsin.plugin.testkit.components import Answer
 from tocsin.targets.install.addresses import comparable, is_written_by, normal_address, own_address
@@ -28,10 +30,10 @@ def agents(make_world, tmp_path: Path):
     directory = tmp_path / "packages"
     directory.mkdir()
 
-    def make(*arches: str, **settings: Any) -> Any:
+    def make(*arches: str, plugins: Iterable[Any] = (), **settings: Any) -> Any:
         for arch in arches:
             (directory / f"categraf-linux-{arch}.tar.gz").write_bytes(arch.encode() * 100_000)
-        return make_world({"Center": {"AgentsDir": str(directory)}, **settings})
+        return make_world({"Center": {"AgentsDir": str(directory)}, **settings}, plugins=plugins)
 
     return make
 
@@ -59,6 +61,19 @@ def test_description(agents) -> None:
 def test_description_without_packages(agents) -> None:
     found = dat(agents().agent.get(AGENTS + "/meta"))
     assert (found["bundled"], found["arches"], found["basic_auth"]) == (False, [], False)
+
+
+def test_datasources_that_our_writers_fill(agents) -> None:
+    prometheus = pytest.importorskip("tocsin_datasource_prometheus")
+    write = pytest.importorskip("tocsin_writer_remotewrite")
+    writers = [{"Url": "http://one:9090/api/v1/write,http://localhost:8428/api/v1/write"}]
+    world = agents(Pushgw={"Writers": writers}, plugins=[prometheus, write])
+    catalog, ids = world.app.core.get(Catalog), []
+    for name, url in (("a", "http://one:9090/"), ("b", "http://two:9090"), ("c", "http://127.0.0.1:8428")):
+        values = {"name": name, "identifier": name, "plugin_type": "prometheus", "settings": {}, "auth": {}}
+        ids.append(catalog.create({**values, "http": {"url": url}}, "root"))
+    world.app.core.release()
+    assert dat(world.agent.get(AGENTS + "/meta"))["metric_datasource_ids"] == [ids[0], ids[2]]
 
 
 def test_download(agents) -> None:
