@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from tocsin_tsdb.promql.context import Control
 from tocsin_tsdb.promql.folds import sums
 from tocsin_tsdb.promql.frames import Frame, Windows, merge_same_labels
 from tocsin_tsdb.promql.grouping import Groups
-from tocsin_tsdb.promql.interface import ExecutionError
+from tocsin_tsdb.promql.interface import ExecutionError, Labels
 from tocsin_tsdb.promql.selectors import positions
 
 CONTROL = Control(lambda: False, math.inf)
@@ -161,10 +162,15 @@ def test_increase(window: Windows) -> None:
 
 @given(windows(st.integers(-9, 9).map(float)))
 def test_resets_and_changes(window: Windows) -> None:
-    for function, test in ((rates.resets, np.less), (rates.changes, np.not_equal)):
+    for function, differs in ((rates.resets, np.less), (rates.changes, np.not_equal)):
         actual, present = function(window)
         np.testing.assert_array_equal(present, window.counts > 0)
-        _assert_equal(window, actual, _each(window, lambda part, test=test: float(test(part[1:], part[:-1]).sum())))
+        expected = _each(window, partial(_count_pairs, differs))
+        _assert_equal(window, actual, expected)
+
+
+def _count_pairs(differs: np.ufunc, part: np.ndarray) -> float:
+    return float(differs(part[1:], part[:-1]).sum())
 
 
 @st.composite
@@ -176,7 +182,7 @@ def grouped(draw: st.DrawFn) -> tuple[Frame, Groups]:
     raw = draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows))
     keys = list(dict.fromkeys(raw))
     ids = np.array([keys.index(each) for each in raw])
-    labels = [(("i", str(row)),) for row in range(rows)]
+    labels: list[Labels] = [(("i", str(row)),) for row in range(rows)]
     return Frame(labels, values, present), Groups([(("g", str(key)),) for key in keys], ids)
 
 
@@ -219,7 +225,7 @@ def test_prefixes_bound_their_error(values: list[float]) -> None:
 
 
 def test_rows_with_equal_labels_merge_only_where_they_do_not_meet() -> None:
-    labels = [(("a", "1"),), (("a", "2"),), (("a", "1"),)]
+    labels: list[Labels] = [(("a", "1"),), (("a", "2"),), (("a", "1"),)]
     values = np.array([[1.0, 9.0], [2.0, 2.0], [9.0, 3.0]])
     merged = merge_same_labels(labels, values, np.array([[True, False], [True, True], [False, True]]))
     assert merged.labels == [(("a", "1"),), (("a", "2"),)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 
 from .frames import Frame, column_blocks
@@ -49,12 +52,13 @@ def _moments(
 ) -> Float64Array:
     total, error = group_sums(np.where(present, values, -0.0), ids)
     if operator == "sum":
-        return np.where(np.isfinite(total), total + error, total)
+        result = np.where(np.isfinite(total), total + error, total)
+        _refold(_sum_in_order, result, total, values, present, starts)
+        return result
     divisor = np.maximum(counts, 1)
     mean = np.where(np.isfinite(total), total / divisor + error / divisor, total)
     if operator == "avg":
-        if np.isinf(total).any():
-            _average_without_overflow(mean, total, values, present, starts)
+        _refold(_average_in_order, mean, total, values, present, starts)
         return mean
     squares = np.where(present, np.square(values - mean[ids]), -0.0)
     total, error = group_sums(squares, ids)
@@ -85,18 +89,46 @@ def group_sums(values: Float64Array, ids: Int64Array) -> tuple[Float64Array, Flo
     return total, error
 
 
-def _average_without_overflow(
-    mean: Float64Array, total: Float64Array, values: Float64Array, present: BoolArray, starts: Int64Array
+def _refold(
+    fold: Callable[[list[float]], float],
+    result: Float64Array,
+    total: Float64Array,
+    values: Float64Array,
+    present: BoolArray,
+    starts: Int64Array,
 ) -> None:
-    """Where the sum of finite numbers is not finite any more, average incrementally, row by row of the group."""
+    """Where finite numbers have overflowed, the order of addition decides: replace the result by a fold in order."""
+    overflown = ~np.isfinite(total)
+    if not overflown.any():
+        return
     ends = np.append(starts[1:], len(values))
-    infinite = np.logical_or.reduceat(np.isinf(values) & present, starts, axis=0)
-    for group, step in zip(*np.nonzero(np.isinf(total) & ~infinite), strict=True):
+    strange = np.logical_or.reduceat(~np.isfinite(values) & present, starts, axis=0)
+    for group, step in zip(*np.nonzero(overflown & ~strange), strict=True):
         rows = slice(starts[group], ends[group])
-        average = 0.0
-        for count, value in enumerate(values[rows, step][present[rows, step]].tolist(), start=1):
-            average = average * ((count - 1) / count) + value / count if count > 1 else value
-        mean[group, step] = average
+        result[group, step] = fold(values[rows, step][present[rows, step]].tolist())
+
+
+def _sum_in_order(numbers: list[float]) -> float:
+    """Add with compensation (Neumaier), which ends where the sum becomes infinite."""
+    total = error = 0.0
+    for number in numbers:
+        added = total + number
+        if math.isinf(added):
+            error = 0.0
+        elif abs(total) >= abs(number):
+            error += (total - added) + number
+        else:
+            error += (number - added) + total
+        total = added
+    return total + error
+
+
+def _average_in_order(numbers: list[float]) -> float:
+    """Average incrementally, so that no intermediate result is larger than the numbers."""
+    average = numbers[0]
+    for count, number in enumerate(numbers[1:], start=2):
+        average = average * ((count - 1) / count) + number / count
+    return average
 
 
 def _quantiles(values: Float64Array, present: BoolArray, starts: Int64Array, q: Float64Array) -> Float64Array:

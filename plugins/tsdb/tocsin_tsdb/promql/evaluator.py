@@ -12,6 +12,7 @@ from .frames import Frame, RangeVector, Row, Text, Value, empty_frame
 from .functions import FunctionCall, call
 from .grouping import by_labels, group, without_labels
 from .interface import ExecutionError, Float64Array, TooManySamples
+from .labelfunctions import is_valid_name
 from .numbers import format_general
 from .ranking import count_values, first, sample_ratio, top
 
@@ -152,7 +153,7 @@ def _aggregate(ev: Evaluation, node: nodes.Aggregate) -> Value:
             return sample_ratio(vector, _ratio_parameter(ev, node, numbers))
         case "count_values":
             assert isinstance(parameter, Text)
-            if not parameter.value:
+            if not is_valid_name(parameter.value):
                 raise ExecutionError(f'invalid label name "{parameter.value}"')
             dropped = node.without and parameter.value in node.grouping
             return count_values(vector, groups, parameter.value, drop_label=dropped)

@@ -26,10 +26,11 @@ def enrich(ev: Evaluation, base: Frame, selector: nodes.VectorSelector | None) -
     matchers = selector.matchers if selector else ()
     names = [matcher for matcher in matchers if matcher.name == METRIC_NAME]
     data = [matcher for matcher in matchers if matcher.name != METRIC_NAME]
-    tests = [predicate(matcher) for matcher in names or ([_DEFAULT_NAME] if selector is None else [])]
     searched = names or [_DEFAULT_NAME]
+    own = searched if names or selector is None else []  # what makes a series of `base` an info series itself
     if all(matcher.op in _NEGATIVE for matcher in searched):
-        searched = [_ANY_INFO_NAME, *searched]
+        searched, own = [_ANY_INFO_NAME, *searched], []
+    tests = [predicate(matcher) for matcher in own]
     span = selector.span if selector else Span(0, 0)
     found = selectors.instant(ev, nodes.VectorSelector(span, "", (*searched, *data), may_match_empty=True), stamps=True)
     if not base.labels:

@@ -67,8 +67,14 @@ def join_labels(frame: Frame, target: str, separator: str, sources: list[str]) -
 
 
 def _check_label(name: str, role: str, function: str) -> None:
-    if not name:
+    if not is_valid_name(name):
         raise ExecutionError(f"invalid {role} label name in {function}(): {name}")
+
+
+def is_valid_name(name: str) -> bool:
+    """Tell whether a text can name a label: anything but nothing, and bytes that are not UTF-8, which the lexer has
+    turned into replacement characters."""
+    return bool(name) and "\ufffd" not in name
 
 
 def _set_label(labels: Labels, name: str, value: str) -> Labels:

@@ -33,12 +33,14 @@ def match(node: nodes.Binary, left: Frame, right: Frame, key: Key, apply: Apply,
     sides = _Sides(node, many, one, many_ids, one_ids, list(seen))
     many_rows, one_rows = _pairs(many_ids, one_ids, len(seen))
     budget.hold(len(many_rows) * left.steps)
-    labels, ids, values, present = sides.combine(many_rows, one_rows, apply)
+    labels, ids, met, values, present = sides.combine(many_rows, one_rows, apply)
     if filling:
         for extra in (sides.fill_one(apply), sides.fill_many(apply)):
             labels, ids = labels + extra[0], np.concatenate((ids, extra[1]))
-            values, present = np.concatenate((values, extra[2])), np.concatenate((present, extra[3]))
-    _check_unique(node, labels, ids, present)
+            met, values = np.concatenate((met, extra[2])), np.concatenate((values, extra[3]))
+            present = np.concatenate((present, extra[4]))
+    grouped = node.matching.group is not None
+    _check_unique(labels, ids, present if grouped else met, grouped=grouped)
     return merge_same_labels(labels, values, present)
 
 
@@ -88,11 +90,13 @@ def _check_one_side(node: nodes.Binary, one: Frame, ids: Int64Array, keys: list[
     )
 
 
-def _check_unique(node: nodes.Binary, labels: list[Labels], ids: Int64Array, present: BoolArray) -> None:
-    """Raise ExecutionError if two results of one match group cannot be told apart at some step."""
+def _check_unique(labels: list[Labels], ids: Int64Array, present: BoolArray, *, grouped: bool) -> None:
+    """Raise ExecutionError if two results of one match group cannot be told apart at some step.
+
+    Without grouping a group may meet only once, whether or not a comparison lets the result through.
+    """
     if len(np.unique(ids)) == len(ids):
         return
-    grouped = node.matching.group is not None
     places: dict[tuple[int, Labels], int] = {}
     keys = [(int(group), labels[row] if grouped else ()) for row, group in enumerate(ids)]
     index = [places.setdefault(each, len(places)) for each in keys]
@@ -107,7 +111,8 @@ def _check_unique(node: nodes.Binary, labels: list[Labels], ids: Int64Array, pre
         raise ExecutionError(f"multiple matches for labels: {reason}")
 
 
-_Part = tuple[list[Labels], Int64Array, Float64Array, BoolArray]
+_Part = tuple[list[Labels], Int64Array, BoolArray, Float64Array, BoolArray]
+"""Results: labels, match groups, where two elements met, values, and where there is a value."""
 
 
 class _Sides:
@@ -131,10 +136,9 @@ class _Sides:
         return np.broadcast_to(values, present.shape), present & keep
 
     def combine(self, many_rows: Int64Array, one_rows: Int64Array, apply: Apply) -> _Part:
-        present = self.many.present[many_rows] & self.one.present[one_rows]
-        values, present = self._evaluate(apply, self.many.values[many_rows], self.one.values[one_rows], present)
-        labels = self._names(many_rows, one_rows)
-        return labels, self.many_ids[many_rows], values, present
+        met = self.many.present[many_rows] & self.one.present[one_rows]
+        values, present = self._evaluate(apply, self.many.values[many_rows], self.one.values[one_rows], met)
+        return self._names(many_rows, one_rows), self.many_ids[many_rows], met, values, present
 
     def _names(self, many_rows: Int64Array, one_rows: Int64Array) -> list[Labels]:
         include = self.node.matching.include
@@ -179,7 +183,7 @@ class _Sides:
             labels = [
                 self._with_included(each, self.keys[self.many_ids[row]]) for each, row in zip(labels, rows, strict=True)
             ]
-        return labels, self.many_ids[rows], values, present
+        return labels, self.many_ids[rows], missing[rows], values, present
 
     def fill_many(self, apply: Apply) -> _Part:
         """Let elements of the one side that found no partner meet the fill value."""
@@ -194,8 +198,9 @@ class _Sides:
             self._with_included(key, self.one.labels[row]) if self.node.matching.include else key
             for key, row in zip(keys, rows, strict=True)
         ]
-        return labels, self.one_ids[rows], values, present
+        return labels, self.one_ids[rows], missing[rows], values, present
 
     def _nothing(self) -> _Part:
         steps = self.many.steps
-        return [], np.empty(0, dtype=np.int64), np.empty((0, steps)), np.empty((0, steps), dtype=np.bool_)
+        nowhere = np.empty((0, steps), dtype=np.bool_)
+        return [], np.empty(0, dtype=np.int64), nowhere, np.empty((0, steps)), nowhere

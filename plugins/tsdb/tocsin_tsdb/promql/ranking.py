@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
-
 import numpy as np
+from xxhash import xxh64_intdigest
 
 from .frames import Frame, column_blocks, make_labels
 from .grouping import Groups
@@ -12,6 +11,7 @@ from .interface import BoolArray, Float64Array, Int64Array, Labels
 from .numbers import format_decimal
 
 _HASH_RANGE = float(1 << 64)
+_LONG_TEXT = 255
 
 
 def top(frame: Frame, groups: Groups, k: Float64Array, *, largest: bool) -> Frame:
@@ -63,9 +63,14 @@ def sample_ratio(frame: Frame, ratio: Float64Array) -> Frame:
 
 
 def _share(labels: Labels) -> float:
-    """Map a label set to a number in [0, 1) that looks random but never changes."""
-    digest = blake2b("\xff".join(text for pair in labels for text in pair).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / _HASH_RANGE
+    """Map a label set to a number in [0, 1] that looks random but never changes: the hash of its texts, each with its
+    length before it, which is the choice that Prometheus makes."""
+    return xxh64_intdigest(b"".join(_with_length(text.encode()) for pair in labels for text in pair)) / _HASH_RANGE
+
+
+def _with_length(text: bytes) -> bytes:
+    size = len(text)
+    return (bytes([size]) if size < _LONG_TEXT else b"\xff" + size.to_bytes(3, "little")) + text
 
 
 def count_values(frame: Frame, groups: Groups, label: str, *, drop_label: bool = False) -> Frame:
