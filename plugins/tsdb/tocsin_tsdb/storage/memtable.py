@@ -14,7 +14,7 @@ import numpy as np
 from tocsin_tsdb.storage.pieces import IndexArray, Piece, narrow
 from tocsin_tsdb.storage.wire import Float64Array, Int32Array, Int64Array
 
-TAIL_ROOM = 1 << 18
+TAIL_ROOM = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +151,17 @@ class Memtable:
     @staticmethod
     def _tail(state: _State, wanted: Int32Array, start: int, end: int) -> Piece:
         sids, times = state.sids[: state.filled], state.times[: state.filled]
-        place = np.full(int(max(wanted[-1], sids.max())) + 1, -1, np.int32)
-        place[wanted] = np.arange(len(wanted), dtype=np.int32)
-        positions = place[sids]
-        rows = np.flatnonzero((positions >= 0) & (times >= start) & (times <= end))
-        found = positions[rows]
+        if len(wanted) == 1:  # the most frequent question, and comparing is ten times as fast as looking up
+            rows = np.flatnonzero(sids == wanted[0])
+            found = np.zeros(len(rows), np.int32)
+        else:
+            place = np.full(int(max(wanted[-1], sids.max())) + 1, -1, np.int32)
+            place[wanted] = np.arange(len(wanted), dtype=np.int32)
+            positions = place[sids]
+            rows = np.flatnonzero(positions >= 0)
+            found = positions[rows]
+        within = (times[rows] >= start) & (times[rows] <= end)
+        rows, found = rows[within], found[within]
         rows = rows[np.argsort(found, kind="stable")]
         counts = np.bincount(found, minlength=len(wanted))
         run = _in_time_order(np.sort(found), times[rows], rows)

@@ -26,7 +26,7 @@ class StoreOptions:
     future_window: int = 10 * MINUTE
     block_range: int = BLOCK_RANGE
     memtable_samples: int = 2_000_000
-    tail_samples: int = 1 << 18
+    tail_samples: int = 1 << 17
     frozen_memtables: int = 4
     rows_per_file: int = 1 << 19
     hot_bytes: int = 96 << 20
