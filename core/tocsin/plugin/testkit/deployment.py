@@ -18,9 +18,15 @@ from tocsin.plugin.testkit.components import Process, free_port, wait_until
 
 
 class Deployment:
-    """One running installation and an HTTP client of it."""
+    """One running installation and an HTTP client of it.
 
-    def __init__(self, directory: Path, settings: str = "", *, process: str = "center") -> None:
+    One that runs ``beside`` another, as an alert process does beside a center, shares its data directory: database,
+    cache and key.
+    """
+
+    def __init__(
+        self, directory: Path, settings: str = "", *, process: str = "center", beside: Deployment | None = None
+    ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.directory = directory
@@ -28,7 +34,8 @@ class Deployment:
         configs = directory / "etc"
         configs.mkdir(parents=True)
         head = f'[HTTP]\nHost = "127.0.0.1"\nPort = {self.port}\nWorkers = 2\nShutdownTimeout = 10\n'
-        (configs / "config.toml").write_text(head + settings)
+        self.data_directory: Path = beside.data_directory if beside else directory / "data"
+        (configs / "config.toml").write_text(f'[Data]\nDir = "{self.data_directory}"\n{head}{settings}')
         environment = {"TOCSIN_ROOT_PASSWORD": ROOT_PASSWORD, "PYTHONUNBUFFERED": "1"}
         argv = [sys.executable, "-m", "tocsin", process, "-c", str(configs)]
         self.process = Process(f"tocsin-{process}", argv, directory=directory, environment=environment)
@@ -127,14 +134,14 @@ def _children_by_parent() -> dict[int, list[int]]:
 
 @pytest.fixture
 def make_deployment(tmp_path: Path) -> Iterator[Callable[..., Deployment]]:
-    """Return a factory of running deployments: ``make_deployment(settings_toml, process="center")``."""
+    """Return a factory of running deployments: ``make_deployment(settings_toml, process="center", beside=None)``."""
     made: list[Deployment] = []
 
-    def make(settings: str = "", *, process: str = "center") -> Deployment:
-        deployment = Deployment(tmp_path / f"deployment{len(made)}", settings, process=process)
+    def make(settings: str = "", *, process: str = "center", beside: Deployment | None = None) -> Deployment:
+        deployment = Deployment(tmp_path / f"deployment{len(made)}", settings, process=process, beside=beside)
         made.append(deployment)
         return deployment.start()
 
     yield make
-    for deployment in made:
+    for deployment in reversed(made):
         deployment.stop()
