@@ -39,7 +39,9 @@ setup(
     python_requires=">=3.11",
     package_dir={"": "core"},
     packages=find_packages("core"),
-    package_data={"": ["py.typed", "*.pyi", "*.pyx", "*.pxi", "*.html", "*.toml", "*.yaml", "skeletons/*.tmpl", "*.json", "*.sh"]},
+    package_data={
+        "": ["py.typed", "*.pyi", "*.pyx", "*.pxi", "*.html", "*.toml", "*.yaml", "skeletons/*.tmpl", "*.json", "*.sh"]
+    },
     include_package_data=False,
     zip_safe=False,
     ext_modules=extensions(),

@@ -31,6 +31,7 @@ from pathlib import Path
 
 import cramjam
 import numpy as np
+
 from tocsin_tsdb.api.options import ApiOptions
 from tocsin_tsdb.server import serve
 from tocsin_tsdb.storage import wire
@@ -221,7 +222,8 @@ def history(end_ms: int) -> list[bytes]:
     for at in range(0, count, 40):
         span = slice(at, at + 40)
         series = [
-            wire.encode_series(key, grid[span] + offsets[i] + jitter[i, span], values[i][span]) for i, key in enumerate(keys)
+            wire.encode_series(key, grid[span] + offsets[i] + jitter[i, span], values[i][span])
+            for i, key in enumerate(keys)
         ]
         bodies.append(bytes(cramjam.snappy.compress_raw(b"".join(series))))
     return bodies

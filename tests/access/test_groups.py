@@ -180,7 +180,8 @@ def test_other_teams_groups_are_out_of_reach(world) -> None:
 
 
 def test_a_group_that_owns_something_stays(world) -> None:
-    hooks, owned, dropped = world.app.core.get(GroupHooks), {"targets": 1, "alert rules": 2}, []
+    hooks, owned = world.app.core.get(GroupHooks), {"targets": 1, "alert rules": 2}
+    dropped: list[int] = []
     hooks.refuse_while("targets", 5, lambda group: owned["targets"])
     hooks.refuse_while("alert rules", 1, lambda group: owned["alert rules"])
     hooks.delete_with(dropped.append)

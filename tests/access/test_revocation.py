@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tocsin.plugin.testkit import TestApp, WsgiClient, dat, err
+from tocsin.plugin.testkit import Answer, TestApp, WsgiClient, dat, err
 
 POINT, GROUP = "/api/svc/users", "/api/svc/busi-group/{group}"
 
@@ -52,7 +52,7 @@ def test_every_withdrawal(two) -> None:
     binding = [{"busi_group_id": group, "user_group_id": team, "perm_flag": "ro"}]
     profile = f"/api/svc/user/{ann_id}/profile"
     members = f"/api/svc/user-group/{team}/members"
-    steps: list[tuple[Callable[[], object], dict[str, str], Callable[[], object] | None]] = [
+    steps: list[tuple[Callable[[], Answer], dict[str, str], Callable[[], Answer] | None]] = [
         (
             lambda: world.root.put("/api/svc/role/2/ops", [p for p in standard if p != "/users"]),
             {"point": "forbidden"},

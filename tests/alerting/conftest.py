@@ -54,17 +54,17 @@ class Clock:
 class Store(Datasource):
     """Series with a present value; understands ``metric`` and ``metric > number``."""
 
-    series: dict[tuple[tuple[str, str], ...], float] = field(default_factory=dict)
+    values: dict[tuple[tuple[str, str], ...], float] = field(default_factory=dict)
     failure: str = ""
     refusal: str = ""
     asked: list[str] = field(default_factory=list)
     gate: threading.Event | None = None
 
     def put(self, value: float, **labels: str) -> None:
-        self.series[tuple(sorted(labels.items()))] = value
+        self.values[tuple(sorted(labels.items()))] = value
 
     def drop(self, **labels: str) -> None:
-        del self.series[tuple(sorted(labels.items()))]
+        del self.values[tuple(sorted(labels.items()))]
 
     def check(self, timeout: float) -> None:
         return
@@ -81,7 +81,7 @@ class Store(Datasource):
         match = QUERY.fullmatch(text)
         assert match, text
         found = []
-        for labels, value in self.series.items():
+        for labels, value in self.values.items():
             holds = not match["operator"] or COMPARE[match["operator"]](value, float(match["bound"]))
             if dict(labels).get("__name__") == match["metric"] and holds:
                 found.append(Series(dict(labels), [query.start], [value]))

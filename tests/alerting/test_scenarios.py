@@ -82,7 +82,7 @@ class Scenario:
         dat(self.world.app.root.delete(path, {"ids": [self.ids[name]]}))
 
     def do_load(self, text: str, _: dict[str, Any]) -> None:
-        series, _, value = text.rpartition(" ")
+        series, value = text.rsplit(" ", 1)
         self.world.store().put(float(value), **labels_of(series))
 
     def do_drop(self, text: str, _: dict[str, Any]) -> None:

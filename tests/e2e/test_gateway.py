@@ -46,7 +46,7 @@ def arrived(sink: HttpSink) -> Counter[str]:
 
 def send(service: Deployment, numbers: range) -> set[str]:
     """Send requests and return the series that were accepted."""
-    accepted = set()
+    accepted: set[str] = set()
     for number in numbers:
         if service.request("POST", "/rw/v1/write", body(number)).status == 200:
             accepted.update(f"{number}-{n}" for n in range(SERIES))

@@ -8,7 +8,7 @@ from tocsin.events.journal import Change, Kind, active_events
 from tocsin.events.models import ActiveEvent, HistoryEvent, OutboxEvent
 
 
-def rows(table: type) -> list[int]:
+def rows(table: type[ActiveEvent | HistoryEvent | OutboxEvent]) -> list[int]:
     return [row.id for row in table.select().order_by(table.id)]
 
 

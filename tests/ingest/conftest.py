@@ -232,7 +232,7 @@ def make_gateway(metrics: Metrics) -> Iterator[Callable[..., Gateway]]:
     made: list[Gateway] = []
 
     def make(*writers: Writer, hosts: Any = None, start: bool = True, outlet: Any = None, **options: Any) -> Gateway:
-        own = {name: options.pop(name) for name in list(options) if name in PushgwSettings.__dataclass_fields__}
+        own = {name: options.pop(name) for name in list(options) if name in PushgwSettings.__annotations__}
         chosen = WriterOptions(**{"queue_number": 2, "linger": 0, "retry_interval": 1, **options})
         settings = PushgwSettings(**own, writer_options=chosen)
         instruments = GatewayMetrics.make(metrics)

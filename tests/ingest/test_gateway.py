@@ -267,7 +267,7 @@ def test_retries_end(make_gateway, writer, body, count, caplog):
 
 
 def test_retry_after_is_honoured(make_gateway, writer, body):
-    waits = []
+    waits: list[float] = []
 
     def busy(batch):
         if not waits:
@@ -279,7 +279,12 @@ def test_retry_after_is_honoured(make_gateway, writer, body):
     pauses = []
     [outlet] = gateway.outlets
     wait = outlet._given_up.wait
-    outlet._given_up.wait = lambda seconds: pauses.append(seconds) or wait(seconds)
+
+    def observed(seconds):
+        pauses.append(seconds)
+        return wait(seconds)
+
+    outlet._given_up.wait = observed
     gateway.accept("x", Decoded(body(1)))
     writer.wait(1)
     assert pauses == [0.05]

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -125,7 +126,7 @@ def test_a_slow_reader_delays_nobody(make_queue):
 
 
 def test_a_reader_that_lags_too_far_loses_its_oldest(make_queue):
-    lost = []
+    lost: list[Any] = []
     queue = make_queue(limit=100, lag_limit=4, batch=2)
     fast, slow = queue.reader(lambda entries: lost.append(("fast", entries))), queue.reader(lost.append)
     for n in range(4):
@@ -136,7 +137,7 @@ def test_a_reader_that_lags_too_far_loses_its_oldest(make_queue):
 
 
 def test_the_furthest_reader_is_never_skipped(make_queue):
-    lost = []
+    lost: list[int] = []
     queue = make_queue(limit=100, lag_limit=2, batch=100)
     readers = [queue.reader(lost.append) for _ in range(2)]
     queue.push([chunk(*"abcdef")])
@@ -182,7 +183,7 @@ def test_threads_lose_nothing(make_queue):
     """Four writers, two readers: every reader sees every entry once."""
     queue = make_queue(limit=10**6, lag_limit=10**6, batch=7)
     readers = [queue.reader(lambda lost: None) for _ in range(2)]
-    seen = [[] for _ in readers]
+    seen: list[list[str]] = [[] for _ in readers]
 
     def read(index):
         while (batch := queue.pull(readers[index])) is not None:

@@ -60,7 +60,7 @@ def make(make_app, make_writer):
     """Return a function that starts an application over fake writers, and the writers by address."""
     writers = {}
 
-    class Raw(make_writer):
+    class Raw(make_writer):  # type: ignore[valid-type, misc]
         def __init__(self, url):
             super().__init__(url)
             self.raw = []

@@ -29,7 +29,7 @@ def lost():
 
 @pytest.fixture
 def opened():
-    spools = []
+    spools: list[Spool] = []
     yield spools
     for spool in spools:
         spool.close()
@@ -100,7 +100,9 @@ def test_killed_owner(tmp_path, make_spool, lost):
         for n in range(10):
             spool.append(batch(str(n)))
         for _ in range(3):
-            spool.done(spool.head())
+            head = spool.head()
+            assert head is not None
+            spool.done(head)
         os.write(write, b"x")
         while True:
             signal.pause()

@@ -17,7 +17,7 @@ def cache(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cache]:
         settings = CacheSettings()
     else:
         server: Redis = request.getfixturevalue("redis_server")
-        settings = CacheSettings(kind="standalone", address=server.address)  # type: ignore[call-arg]
+        settings = CacheSettings(kind="standalone", address=server.address)
     opened = open_cache(settings, tmp_path, Metrics())
     yield opened
     opened.close()
@@ -67,6 +67,6 @@ def test_another_process_sees_the_same_values(tmp_path: Path) -> None:
 
 def test_a_silent_redis_stops_the_start(tmp_path: Path) -> None:
     pytest.importorskip("redis")
-    settings = CacheSettings(kind="standalone", address="127.0.0.1:1", timeout_ms=200)  # type: ignore[call-arg]
+    settings = CacheSettings(kind="standalone", address="127.0.0.1:1", timeout_ms=200)
     with pytest.raises(CacheError, match=r"Redis.Address: the server does not answer"):
         open_cache(settings, tmp_path, Metrics())

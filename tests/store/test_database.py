@@ -22,7 +22,7 @@ class Note(Table):
 
 def opened(where: EmptyDatabase, tmp_path_factory: pytest.TempPathFactory, **more: int) -> tuple[Database, Metrics]:
     metrics = Metrics()
-    settings = DbSettings(kind=where.kind, dsn=where.dsn, **more)  # type: ignore[call-arg]
+    settings = DbSettings(kind=where.kind, dsn=where.dsn, **more)
     database = Database(settings, tmp_path_factory.mktemp("data"), metrics)
     database.bind([Note])
     return database, metrics

@@ -29,7 +29,7 @@ STEPS = (Migration(2, "add color", add_color), create(Thing))
 
 
 def opened(where: EmptyDatabase, directory: Path) -> Database:
-    settings = DbSettings(kind=where.kind, dsn=where.dsn)  # type: ignore[call-arg]
+    settings = DbSettings(kind=where.kind, dsn=where.dsn)
     database = Database(settings, directory, Metrics())
     database.bind([Thing])
     return database

@@ -1,13 +1,14 @@
 """Writing signs of life: batches, retries, and nothing lost while a store is away."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
 
 from tocsin.http.metrics import Metrics
 from tocsin.ingest.settings import PushgwSettings
+from tocsin.store.cache import Cache
 from tocsin.targets import pulse
 from tocsin.targets.metrics import TargetMetrics
 from tocsin.targets.pulse import EXTEND, META, SEEN, Beats
@@ -39,7 +40,12 @@ class Stage:
         self.now, self.passed = 1000, 0.0
         chosen = PushgwSettings(**{"target_retry_interval": 0, **settings})
         self.beats = Beats(
-            self.cache, chosen, TargetMetrics(self.metrics), self.register, lambda: self.now, lambda: self.passed
+            cast(Cache, self.cache),
+            chosen,
+            TargetMetrics(self.metrics),
+            self.register,
+            lambda: self.now,
+            lambda: self.passed,
         )
 
     def register(self, idents: Collection[str]) -> int:

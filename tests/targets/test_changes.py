@@ -1,5 +1,6 @@
 """Changing hosts: tags, notes, groups, removal, and who may."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest

@@ -68,6 +68,7 @@ def one_of(*allowed: str) -> Callable[[Any], str | None]:
     return lambda value: None if value in allowed else "one of " + ", ".join(repr(a) for a in allowed)
 
 
+@typing.dataclass_transform(kw_only_default=True, frozen_default=True)
 def section(name: str) -> Callable[[type[T]], type[T]]:
     """Make a class of :func:`key` attributes a settings section called ``[name]``."""
 

@@ -19,7 +19,7 @@ IN_A_ROW = 100
 """Requests of one connection after which it has to queue again like the others."""
 
 
-class Worker(ThreadWorker):  # type: ignore[misc]
+class Worker(ThreadWorker):
     """Serves a connection for as long as requests follow on each other and nobody else waits for a thread."""
 
     def handle(self, conn: Any) -> Any:
@@ -34,7 +34,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def is_parent_alive(self) -> bool:
         """Tell whether the parent lives; without one the worker says goodbye to its clients, as it does when it is told."""
         parent_alive: bool = super().is_parent_alive()
-        self.alive = self.alive and parent_alive
+        if not parent_alive:
+            self.alive = False
         return parent_alive
 
     def _cap_keepalive(self, deadline: float) -> None:

@@ -190,29 +190,29 @@ def served(serve_gateway: Callable[..., ServedGateway]) -> ServedGateway:
 
 
 def configured(served: ServedGateway, key: str = "secret") -> Configuration:
-    configuration = Configuration(host=f"{served.url}/agentv1")  # type: ignore[no-untyped-call]
+    configuration = Configuration(host=f"{served.url}/agentv1")
     configuration.api_key["apiKeyAuth"] = key
     return configuration
 
 
 PAYLOAD = MetricsPayload(
     series=[
-        Series(metric="system.load.1", type="gauge", host="web01", points=[Point([1760000000.0, 1.1])], tags=["a:b"])  # type: ignore[no-untyped-call]
+        Series(metric="system.load.1", type="gauge", host="web01", points=[Point([1760000000.0, 1.1])], tags=["a:b"])
     ]
 )
 
 
 @pytest.mark.parametrize("encoding", ["", "gzip", "deflate"])
 def test_with_the_api_client(served: ServedGateway, encoding: str) -> None:
-    options = {"content_encoding": MetricContentEncoding(encoding)} if encoding else {}  # type: ignore[no-untyped-call]
+    options = {"content_encoding": MetricContentEncoding(encoding)} if encoding else {}
     with ApiClient(configured(served)) as client:
-        MetricsApi(client).submit_metrics(body=PAYLOAD, **options)  # type: ignore[no-untyped-call]
+        MetricsApi(client).submit_metrics(body=PAYLOAD, **options)
     assert served.arrivals.samples(1) == {'system_load_1{a="b",ident="web01"}': [(1760000000000, 1.1)]}
 
 
 def test_a_client_with_a_wrong_key_is_told(served: ServedGateway) -> None:
     with ApiClient(configured(served, "guess")) as client, pytest.raises(ApiException) as caught:
-        MetricsApi(client).submit_metrics(body=PAYLOAD)  # type: ignore[no-untyped-call]
+        MetricsApi(client).submit_metrics(body=PAYLOAD)
     assert caught.value.status == 401
 
 

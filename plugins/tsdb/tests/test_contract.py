@@ -72,7 +72,7 @@ def test_the_readme_lists_our_own_metrics() -> None:
 def test_the_readme_lists_the_settings_as_they_are() -> None:
     listed = dict(re.findall(r"^\| `([A-Z]\w+)` \| (.+?) \|", README.read_text(), re.M))
     defaults = {}
-    for field in EmbeddedTsdbSettings.__dataclass_fields__.values():  # type: ignore[attr-defined]
+    for field in EmbeddedTsdbSettings.__dataclass_fields__.values():
         default = field.default
         shown = str(default).lower() if isinstance(default, bool) else str(default)
         defaults[field.metadata["key"].name] = f"`{shown}`" if shown else "empty"

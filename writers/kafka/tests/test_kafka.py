@@ -114,7 +114,7 @@ def test_what_json_cannot_say_is_refused_and_counted(make_app: AppFactory, broke
     kind = app.core.plugins.of(WriterType)["kafka"]
     from tocsin_writer_kafka.settings import KafkaSettings
 
-    settings = KafkaSettings(brokers=brokers, topic="samples")  # type: ignore[call-arg]
+    settings = KafkaSettings(brokers=brokers, topic="samples")
     writer = kind.build(settings, WriterContext(app.core.settings, app.core.metrics))
     result = writer.write(batch((1, math.inf)))
     assert result.refused_with == 422
@@ -171,8 +171,8 @@ def test_credentials_and_tls_reach_the_library(tmp_path: Path) -> None:
     from tocsin_writer_kafka.settings import KafkaSettings, SaslSettings
     from tocsin_writer_kafka.writer import options_of
 
-    sasl = SaslSettings(enable=True, user="u", password="p", mechanism="SCRAM-SHA-512")  # type: ignore[call-arg]
-    settings = KafkaSettings(brokers=["a:1"], topic="t", use_tls=True, sasl=sasl)  # type: ignore[call-arg]
+    sasl = SaslSettings(enable=True, user="u", password="p", mechanism="SCRAM-SHA-512")
+    settings = KafkaSettings(brokers=["a:1"], topic="t", use_tls=True, sasl=sasl)
     options = options_of(settings)
     assert options["security.protocol"] == "SASL_SSL"
     assert (options["sasl.username"], options["sasl.password"]) == ("u", "p")
