@@ -45,7 +45,12 @@ def test_calls_name_the_datasource_and_the_query() -> None:
     assert call.body == {"datasource_id": 3, "queries": [{"time": 1700000000, "query": "up"}]}
     assert metrics.instant_call({"ds_id": 3, "query": "up"}).body["queries"][0]["time"] > 1700000000
     call = metrics.range_call({"ds_id": 3, "query": "up", "start": 100, "end": 1100, "step": 10})
-    assert call.body["queries"] == [{"start": 100, "end": 1100, "step": 10, "query": "up"}]
+    assert call.body["queries"] == [{"start": 100, "end": 1100, "step": 10, "max_points": 1000, "query": "up"}]
+
+
+def test_the_page_api_is_told_the_same_bound_so_that_it_keeps_the_step() -> None:
+    call = metrics.range_call({"ds_id": 3, "query": "up", "start": 1, "end": 5001, "step": 1, "max_points": 5000})
+    assert [(query["step"], query["max_points"]) for query in call.body["queries"]] == [(1, 5000)]
 
 
 @pytest.mark.parametrize(

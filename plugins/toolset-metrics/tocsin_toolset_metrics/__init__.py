@@ -51,8 +51,14 @@ def effective_step(arguments: Mapping[str, Any]) -> tuple[int, int, bool]:
 
 def range_call(arguments: Mapping[str, Any]) -> ApiCall:
     """Return the page-API call of a range query."""
-    step, _, _ = effective_step(arguments)
-    query = {"start": arguments["start"], "end": arguments["end"], "step": step, "query": _query(arguments)}
+    step, points, _ = effective_step(arguments)
+    query = {
+        "start": arguments["start"],
+        "end": arguments["end"],
+        "step": step,
+        "max_points": points,  # the page API would raise the step to its own default otherwise
+        "query": _query(arguments),
+    }
     return ApiCall(
         "POST", "/query-range-batch", body={"datasource_id": _positive(arguments, "ds_id"), "queries": [query]}
     )
