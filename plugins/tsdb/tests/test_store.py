@@ -246,7 +246,7 @@ def test_the_store_agrees_with_a_dictionary(make_box: MakeBox, now: int, tmp_pat
         time = now + seconds * 1000
         outcome = box.write(**{name: [(time, float(value))]})
         if outcome.stored:
-            model.setdefault(name, {}).setdefault(time, float(value))
+            model.setdefault(name, {}).setdefault(time, float(value))  # what came first stays
         if action:
             getattr(box.maintenance, action)()
     assert box.read() == {name: sorted(samples.items()) for name, samples in model.items()}

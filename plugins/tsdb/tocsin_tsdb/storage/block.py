@@ -44,7 +44,10 @@ class SampleFile:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """The content of `meta.json`. Times in ms, both ends included; `start`/`end` is the aligned span [start, end)."""
+    """The content of `meta.json`. Times in ms, both ends included; `start`/`end` is the aligned span [start, end).
+
+    Where blocks overlap and disagree, the one with the lower `sequence` was written first and is right.
+    """
 
     id: str
     start: int
@@ -54,6 +57,7 @@ class Meta:
     series: int
     samples: int
     level: int
+    sequence: int
     sources: list[str]
     files: list[SampleFile]
     sums: dict[str, tuple[int, int]]

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class BlockSet:
-    """The open blocks, oldest first. Readers get a consistent set that stays readable while they hold it."""
+    """The open blocks, first written first. Readers get a consistent set that stays readable while they hold it."""
 
     def __init__(self, directory: Path, files: FileReader, index: SeriesIndex, metrics: StoreMetrics) -> None:
         """Open every block below the directory; torn ones are moved to `corrupt/` and counted."""
@@ -45,6 +45,11 @@ class BlockSet:
         return max((block.meta.max_time for block in self._blocks), default=-NEVER)
 
     @property
+    def next_sequence(self) -> int:
+        """The sequence number of the next block that is not a merge."""
+        return max((block.meta.sequence for block in self._blocks), default=0) + 1
+
+    @property
     def size(self) -> int:
         """Bytes of all blocks."""
         return sum(block.size for block in self._blocks)
@@ -62,7 +67,7 @@ class BlockSet:
         opened = [self._open(built.path, built.meta, built.sids, built.rows) for built in new]
         with self._lock:
             kept = [block for block in self._blocks if block not in old]
-            self._blocks = tuple(sorted([*kept, *opened], key=lambda block: (block.meta.min_time, block.meta.level)))
+            self._blocks = tuple(sorted([*kept, *opened], key=lambda block: block.meta.sequence))
         self._metrics.reloads.inc()
         for block in old:
             block.drop()
@@ -103,7 +108,7 @@ class BlockSet:
             if block.meta.id in replaced:  # the merge was complete, the clean-up was not
                 block.drop()
         served = [block for block in found if block.meta.id not in replaced]
-        self._blocks = tuple(sorted(served, key=lambda block: (block.meta.min_time, block.meta.level)))
+        self._blocks = tuple(sorted(served, key=lambda block: block.meta.sequence))
 
     def _load_one(self, path: Path) -> Block | None:
         if not (path / META).exists():

@@ -40,13 +40,15 @@ class Source(Protocol):
 class Plan:
     """What a new block is to hold: the samples of `sources` in [start, end) ms.
 
-    `level`: number of merges behind it; `replaces`: ids of the blocks it stands for; `hot`: keep its samples in memory.
+    `level`: number of merges behind it; `sequence`: see `Meta`; `replaces`: ids of the blocks it stands for;
+    `hot`: keep its samples in memory.
     """
 
     sources: Sequence[Source]
     start: int
     end: int
     level: int
+    sequence: int
     replaces: Sequence[str]
     hot: bool = True
 
@@ -150,6 +152,7 @@ class BlockBuilder:
             series=len(rows.keys),
             samples=int(rows.samples.sum()),
             level=plan.level,
+            sequence=plan.sequence,
             sources=list(plan.replaces),
             files=files,
             sums={file: file_sum(path / file) for file in names},

@@ -49,8 +49,9 @@ class Importer:
         store, memtable, options = self._store, self._memtable, self._store.options
         if memtable.samples == 0:
             return
+        sequence = store.blocks.next_sequence
         built = [
-            store.builder.build(Plan([memtable], span.start, span.end, 1, []))
+            store.builder.build(Plan([memtable], span.start, span.end, 1, sequence, []))
             for span in spans_of(memtable, options.block_range, options.largest_block)
         ]
         new = [each for each in built if each is not None]

@@ -106,8 +106,9 @@ class Maintenance:
     def _flush_generation(self, generation: Generation) -> None:
         store, options, memtable = self._store, self._store.options, generation.memtable
         expired = store.head.max_time - options.retention
+        sequence = store.blocks.next_sequence
         built = [
-            self._build(Plan([memtable], span.start, span.end, 1, []))
+            self._build(Plan([memtable], span.start, span.end, 1, sequence, []))
             for span in spans_of(memtable, options.block_range, options.largest_block)
             if span.end > expired
         ]
@@ -142,7 +143,9 @@ class Maintenance:
         level = max(block.meta.level for block in blocks) + 1
         ids = [block.meta.id for block in blocks]
         hot = self._store.files.hot.worth_keeping(ids, sum(block.meta.samples for block in blocks))
-        plan = Plan(blocks, span.start, span.end, level, ids, hot)
+        sequence = min(block.meta.sequence for block in blocks)
+        in_order = sorted(blocks, key=lambda block: block.meta.sequence)
+        plan = Plan(in_order, span.start, span.end, level, sequence, ids, hot)
         try:
             built = self._build(plan)
         except CorruptBlock as error:
