@@ -13,6 +13,7 @@ import pytest
 import tocsin_channel_webhook
 from tocsin.plugin import Delivery, HttpOptions, RenderError, SendError
 from tocsin.plugin.testkit import AppFactory, TestApp, dat, err
+from tocsin.plugin.testkit.alerts import Alerts
 from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Request, Reset
 from tocsin_channel_webhook.channel import CallbackChannel
 from tocsin_channel_webhook.clients import Clients
@@ -190,12 +191,8 @@ class Service:
     """A center that sends, with the means to let things happen."""
 
     def __init__(self, app: TestApp) -> None:
-        from tocsin.events.form import new_event
-        from tocsin.events.journal import Change, EventJournal, Kind
-
         self.app = app
-        self._journal: Any = app.core.get(EventJournal)
-        self._new_event, self._change, self._kind = new_event, Change, Kind
+        self.alerts = Alerts(app.core)
 
     def channel(self, name: str, url: str, **http: Any) -> int:
         config = {"url": url, "method": "POST", "headers": {"Content-Type": "application/json"}, **http}
@@ -216,16 +213,7 @@ class Service:
 
     def fire(self, rule: int, key: str = "h") -> dict[str, Any]:
         fields: dict[str, Any] = {"hash": key, "rule_name": 'CPU "busy"', "trigger_value": "81.5", "severity": 1}
-        event: dict[str, Any] = self._new_event(**fields, notify_rule_ids=[rule], notify_recovered=1)
-        self._record(self._change(self._kind.FIRE, event))
-        return event
-
-    def recover(self, event: dict[str, Any]) -> None:
-        self._record(self._change(self._kind.RECOVER, {**event, "is_recovered": True, "recover_time": 9}, event["id"]))
-
-    def _record(self, change: Any) -> None:
-        self._journal.record([change], 1_700_000_000)
-        self._journal.announce([change])
+        return self.alerts.fire(**fields, notify_rule_ids=[rule], notify_recovered=1)
 
     def statuses(self, event: dict[str, Any]) -> dict[str, int]:
         found = dat(self.app.root.get(f"/api/svc/event-notify-records/{event['id']}"))["notifies"]
@@ -256,7 +244,7 @@ def test_an_alert_and_its_recovery_arrive(service: Service, http_sink: HttpSink)
     first = http_sink.wait_for(1)[0]
     assert (first.method, first.path) == ("POST", "/hook")
     assert json.loads(first.body) == {"text": "CPU &#34;busy&#34;\n81.5", "state": "on"}
-    service.recover(event)
+    service.alerts.recover(event)
     assert json.loads(http_sink.wait_for(2)[1].body)["state"] == "over"
 
 

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from tocsin.app.bootstrap import make_core
-from tocsin.app.registry import Plugins
-from tocsin.events.form import new_event
-from tocsin.events.journal import Change, EventJournal, Kind
+from tocsin.plugin.testkit.alerts import alerts_in
 from tocsin.plugin.testkit.components import Answer, Hang, HttpSink
 from tocsin.plugin.testkit.deployment import Deployment
 
@@ -19,12 +16,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 def fire(service: Deployment, rule: int, key: str) -> int:
     """Write an event to be notified as an engine does, from outside the running service; return its id."""
-    core = make_core("center", {"Data": {"Dir": str(service.directory / "data")}}, environ={}, plugins=Plugins())
-    try:
-        event = new_event(hash=key, rule_name="CPU", severity=1, notify_rule_ids=[rule], notify_recovered=1)
-        core.get(EventJournal).record([Change(Kind.FIRE, event)], int(core.clock()))
-    finally:
-        core.close()
+    with alerts_in(service.data_directory) as alerts:
+        event = alerts.fire(hash=key, rule_name="CPU", severity=1, notify_rule_ids=[rule], notify_recovered=1)
     return int(event["id"])
 
 
