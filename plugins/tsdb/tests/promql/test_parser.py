@@ -13,7 +13,8 @@ from tocsin_tsdb.promql import nodes
 from tocsin_tsdb.promql.durations import format_duration, parse_duration
 from tocsin_tsdb.promql.interface import Matcher, ParseError
 from tocsin_tsdb.promql.lexer import AGGREGATORS
-from tocsin_tsdb.promql.parser import parse, parse_matchers, parse_number
+from tocsin_tsdb.promql.parser import parse, parse_matchers
+from tocsin_tsdb.promql.reader import parse_number
 from tocsin_tsdb.promql.signatures import FUNCTIONS
 
 from .differential_queries import generated_queries

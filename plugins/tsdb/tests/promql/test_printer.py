@@ -38,6 +38,9 @@ LINES = {
     "a + fill(0) b": "a + fill (0) b",
     "a + on(x) fill_left(-1) fill_right(2) b": "a + on (x) fill_left (-1) fill_right (2) b",
     "(a)": "(a)",
+    "foo[ 5m+2*( 10-step() ) ]": "foo[5m + 2 * (10 - step())]",
+    "foo[RANGE():-1+90s] offset -min(1m,step())": "foo[range():-1 + 1m30s] offset -min(1m, step())",
+    "foo offset (2*5m)": "foo offset (2 * 5m)",
     "rate( foo [ 5m ] ) # why": "rate(foo[5m])",
 }
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .context import Budget, Control, Evaluation, Notes
+from .durationterms import Grid
 from .evaluator import evaluate
 from .frames import Frame, RangeVector, Row, Text, Value
 from .interface import (
@@ -24,7 +25,7 @@ from .interface import (
     TooManySamples,
     Vector,
 )
-from .nodes import KIND_NAMES
+from .nodes import KIND_NAMES, bind
 from .parser import parse
 from .selectors import windows
 
@@ -72,6 +73,7 @@ class Engine:
         TooManySamples, QueryTimeout, QueryCanceled, and whatever the store raises.
         """
         expr = parse(query)
+        bind(expr, query, Grid(step_ms=0, range_ms=0))
         control = self._control(timeout, cancelled)
         ev = self._evaluation(query, np.array([at_ms], dtype=np.int64), 0, lookback_ms, control)
         with np.errstate(all="ignore"):
@@ -96,6 +98,7 @@ class Engine:
         if expr.kind not in ("scalar", "vector"):
             kind = KIND_NAMES[expr.kind]
             raise ParseError(f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector')
+        bind(expr, query, Grid(step_ms, end_ms - start_ms))
         if (end_ms - start_ms) // step_ms >= self._max_samples:
             raise TooManySamples
         times = np.arange(start_ms, end_ms + 1, step_ms, dtype=np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
+from .durationterms import Grid, Term, is_constant, milliseconds
 from .interface import Matcher
 from .source import Span
 
@@ -60,13 +61,18 @@ class StringLiteral(Node):
 
 @dataclass(slots=True)
 class VectorSelector(Node):
-    """`name{matchers} offset o @ t`; `name` is the metric name written before the braces, if any."""
+    """`name{matchers} offset o @ t`; `name` is the metric name written before the braces, if any.
+
+    Here and below, a `term` is set where a duration was written as arithmetic. If that depends on the query's times,
+    its milliseconds are 0 until `bind`.
+    """
 
     name: str
     matchers: tuple[Matcher, ...]
     offset_ms: int | None = None
     at: At | None = None
     may_match_empty: bool = False
+    offset_term: Term | None = None
     kind: ClassVar[Kind] = "vector"
 
 
@@ -76,6 +82,7 @@ class MatrixSelector(Node):
 
     selector: VectorSelector
     range_ms: int
+    range_term: Term | None = None
     kind: ClassVar[Kind] = "matrix"
 
 
@@ -88,6 +95,9 @@ class Subquery(Node):
     step_ms: int | None
     offset_ms: int | None = None
     at: At | None = None
+    range_term: Term | None = None
+    step_term: Term | None = None
+    offset_term: Term | None = None
     kind: ClassVar[Kind] = "matrix"
 
 
@@ -218,3 +228,19 @@ def children(expr: Expr) -> list[Expr]:
             return [expr.selector]
         case _:
             return []
+
+
+def bind(expr: Expr, query: str, grid: Grid) -> None:
+    """Give every duration that depends on the query's times its value. Raises ParseError for one that cannot be."""
+
+    def value(term: Term, *, positive: bool) -> int:
+        return milliseconds(term, query, expr.span.start, grid, positive=positive)
+
+    if isinstance(expr, VectorSelector | Subquery) and expr.offset_term and not is_constant(expr.offset_term):
+        expr.offset_ms = value(expr.offset_term, positive=False)
+    if isinstance(expr, MatrixSelector | Subquery) and expr.range_term and not is_constant(expr.range_term):
+        expr.range_ms = value(expr.range_term, positive=True)
+    if isinstance(expr, Subquery) and expr.step_term and not is_constant(expr.step_term):
+        expr.step_ms = value(expr.step_term, positive=True)
+    for child in children(expr):
+        bind(child, query, grid)

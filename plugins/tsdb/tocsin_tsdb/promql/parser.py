@@ -6,10 +6,11 @@ import math
 from typing import cast
 
 from . import nodes
-from .durations import MAX_DURATION_MS, parse_duration, quote
-from .interface import METRIC_NAME, Matcher, MatchOp, ParseError
-from .lexer import AGGREGATORS, MODIFIER_WORDS, PREPROCESSORS, WORD_OPERATORS, Token, tokenize
+from .durations import quote
+from .interface import METRIC_NAME, Matcher, MatchOp
+from .lexer import AGGREGATORS, MODIFIER_WORDS, PREPROCESSORS, WORD_OPERATORS
 from .nodes import COMPARISONS, SET_OPERATORS, Expr
+from .reader import Reader
 from .regex import predicate
 from .signatures import FUNCTIONS
 from .source import Span, parse_error
@@ -30,7 +31,6 @@ _METRIC_KEYWORDS = (AGGREGATORS | WORD_OPERATORS | MODIFIER_WORDS | PREPROCESSOR
 _LABEL_KEYWORDS = AGGREGATORS | WORD_OPERATORS | MODIFIER_WORDS | PREPROCESSORS
 _EXPRESSION_STARTS = _METRIC_KEYWORDS | {"number", "duration", "string", "identifier", "metric", *"({+-", "error"}
 _PARAMETRIC = frozenset(("bottomk", "count_values", "limit_ratio", "limitk", "quantile", "topk"))
-_MAX_DEPTH = 100
 _MAX_TIMESTAMP_MS = 1 << 62  # leaves room for offsets within 64 bits
 
 
@@ -50,43 +50,7 @@ def parse_matchers(query: str) -> tuple[Matcher, ...]:
     return expr.matchers
 
 
-class _Parser:
-    def __init__(self, query: str) -> None:
-        self.query = query
-        self.tokens = tokenize(query)
-        self.index = 0
-        self.depth = 0
-        self.open_aggregations = 0
-
-    # Tokens
-
-    @property
-    def token(self) -> Token:
-        return self.tokens[self.index]
-
-    def _advance(self) -> Token:
-        token = self.token
-        self.index += 1
-        return token
-
-    def _at(self, *kinds: str) -> bool:
-        return self.token.kind in kinds
-
-    def _unexpected(self, context: str = "", expected: str = "") -> ParseError:
-        if self._at("error"):
-            return ParseError(self.token.text)
-        context = context or ("aggregation" if self.open_aggregations else "")
-        message = f"unexpected {self.token.describe(self.query)}"
-        message += f" in {context}" if context else ""
-        message += f", expected {expected}" if expected else ""
-        return self._error(self.token.start, message)
-
-    def _error(self, offset: int, message: str) -> ParseError:
-        return parse_error(self.query, offset, message)
-
-    def _last_end(self) -> int:
-        return self.tokens[self.index - 1].end
-
+class _Parser(Reader):
     # Expressions
 
     def whole(self) -> Expr:
@@ -99,13 +63,10 @@ class _Parser:
 
     def expression(self, minimum: int) -> Expr:
         """Parse operators of at least the given precedence."""
-        self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            raise self._error(self.token.start, f"expression nested deeper than {_MAX_DEPTH} levels")
-        left = self._unary()
-        while (precedence := _PRECEDENCE.get(self.token.kind, 0)) >= minimum:
-            left = self._binary(left, precedence)
-        self.depth -= 1
+        with self._nested():
+            left = self._unary()
+            while (precedence := _PRECEDENCE.get(self.token.kind, 0)) >= minimum:
+                left = self._binary(left, precedence)
         return left
 
     def _unary(self) -> Expr:
@@ -161,11 +122,6 @@ class _Parser:
             matching.fill_left = value
         if keyword.kind in ("fill", "fill_right"):
             matching.fill_right = value
-
-    def _expect(self, kind: str, context: str) -> Token:
-        if not self._at(kind):
-            raise self._unexpected(context, quote(kind))
-        return self._advance()
 
     def _label_list(self) -> tuple[str, ...]:
         if not self._at("("):
@@ -304,7 +260,7 @@ class _Parser:
                 expr = self._range(expr)
             elif self._at("offset"):
                 self._advance()
-                self._set_offset(expr, self._signed_duration("offset", "number or duration"))
+                self._set_offset(expr)
             elif self._at("@"):
                 self._advance()
                 self._set_at(expr)
@@ -315,25 +271,26 @@ class _Parser:
 
     def _range(self, expr: Expr) -> Expr:
         bracket = self._advance()
-        range_ms = self._positive_duration("subquery or range selector", "number or duration")
+        range_ms, range_term = self._positive_term("subquery or range selector", "number or duration")
         if self._at(":"):
             self._advance()
-            step_ms = None
+            step_ms, step_term = None, None
             if not self._at("]"):
-                step_ms = self._positive_duration("subquery selector", 'number, duration, or "]"')
+                step_ms, step_term = self._positive_term("subquery selector", 'number, duration, or "]"')
             if not self._at("]"):
                 raise self._unexpected("subquery selector", quote("]"))
-            return nodes.Subquery(Span(expr.span.start, self._advance().end), expr, range_ms, step_ms)
+            span = Span(expr.span.start, self._advance().end)
+            return nodes.Subquery(span, expr, range_ms, step_ms, range_term=range_term, step_term=step_term)
         if not self._at("]"):
             raise self._unexpected("subquery or range", '":" or "]"')
         end = self._advance().end
         if not isinstance(expr, nodes.VectorSelector):
             raise self._error(bracket.start, "ranges only allowed for vector selectors")
-        if expr.offset_ms:
+        if expr.offset_ms or expr.offset_term:
             raise self._error(bracket.start, "no offset modifiers allowed before range")
         if expr.at is not None:
             raise self._error(bracket.start, "no @ modifiers allowed before range")
-        return nodes.MatrixSelector(Span(expr.span.start, end), expr, range_ms)
+        return nodes.MatrixSelector(Span(expr.span.start, end), expr, range_ms, range_term)
 
     def _modified(self, expr: Expr, modifier: str) -> nodes.VectorSelector | nodes.Subquery:
         if isinstance(expr, nodes.MatrixSelector):
@@ -343,11 +300,12 @@ class _Parser:
         where = "an instant vector selector or range vector selector or a subquery"
         raise self._error(expr.span.start, f"{modifier} modifier must be preceded by {where}")
 
-    def _set_offset(self, expr: Expr, offset_ms: int) -> None:
+    def _set_offset(self, expr: Expr) -> None:
+        offset_ms, term = self._offset_term()
         target = self._modified(expr, "offset")
-        if target.offset_ms:
+        if target.offset_ms or target.offset_term:
             raise self._error(expr.span.start, "offset may not be set multiple times")
-        target.offset_ms = offset_ms
+        target.offset_ms, target.offset_term = offset_ms, term
         expr.span = Span(expr.span.start, self._last_end())
 
     def _set_at(self, expr: Expr) -> None:
@@ -368,53 +326,5 @@ class _Parser:
         target.at = at
         expr.span = Span(expr.span.start, self._last_end())
 
-    # Numbers
-
-    def _number(self, token: Token) -> float:
-        try:
-            if token.kind == "duration":
-                return parse_duration(token.text) / 1000
-            return parse_number(token.text)
-        except ValueError as problem:
-            raise self._error(token.start, str(problem)) from None
-
-    def _signed_number(self, context: str, expected: str) -> float:
-        negative = self._at("-")
-        if self._at("+", "-"):
-            self._advance()
-        if not self._at("number", "duration"):
-            raise self._unexpected(context, expected)
-        value = self._number(self._advance())
-        return -value if negative else value
-
-    def _signed_duration(self, context: str, expected: str) -> int:
-        at = self.token.start
-        milliseconds = self._signed_number(context, expected) * 1000
-        if not abs(milliseconds) <= MAX_DURATION_MS:
-            raise self._error(at, "duration out of range")
-        return round(milliseconds)
-
-    def _positive_duration(self, context: str, expected: str) -> int:
-        at = self.token.start
-        if not self._at("number", "duration"):
-            raise self._unexpected(context, expected)
-        milliseconds = self._signed_duration(context, expected)
-        if milliseconds <= 0:
-            raise self._error(at, "duration must be greater than 0")
-        return milliseconds
-
 
 assert not SET_OPERATORS - _PRECEDENCE.keys()
-
-
-def parse_number(text: str) -> float:
-    """Read a number literal: decimal, hexadecimal, octal (leading 0), `_` between digits, Inf and NaN in any case."""
-    lower = text.lower()
-    digits = lower.replace("_", "")
-    if "__" in lower or lower.endswith("_"):
-        raise ValueError(f"error parsing number: strconv.ParseFloat: parsing {quote(text)}: invalid syntax")
-    if digits.startswith("0x"):
-        return float(int(digits, 16))
-    if len(digits) > 1 and digits[0] == "0" and set(digits) <= set("01234567"):
-        return float(int(digits, 8))
-    return float(digits)

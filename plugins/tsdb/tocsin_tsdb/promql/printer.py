@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import nodes
 from .durations import format_duration, quote
+from .durationterms import Term, term_text
 from .interface import METRIC_NAME
 from .labeltext import is_plain_metric, label_name
 from .nodes import Expr
@@ -53,7 +54,8 @@ def to_text(expr: Expr) -> str:
         case nodes.VectorSelector():
             return _selector(expr) + _time_suffix(expr)
         case nodes.MatrixSelector():
-            return f"{_selector(expr.selector)}[{format_duration(expr.range_ms)}]{_time_suffix(expr.selector)}"
+            window = _duration(expr.range_ms, expr.range_term)
+            return f"{_selector(expr.selector)}[{window}]{_time_suffix(expr.selector)}"
         case nodes.Subquery():
             return to_text(expr.expr) + _subquery_suffix(expr)
         case nodes.Call():
@@ -97,12 +99,18 @@ def _time_suffix(expr: nodes.VectorSelector | nodes.Subquery) -> str:
         text = f" @ {expr.at}()"
     elif expr.at is not None:
         text = f" @ {expr.at / 1000:.3f}"
-    return text + (f" offset {format_duration(expr.offset_ms)}" if expr.offset_ms else "")
+    if not expr.offset_ms and expr.offset_term is None:
+        return text
+    return f"{text} offset {_duration(expr.offset_ms or 0, expr.offset_term)}"
 
 
 def _subquery_suffix(expr: nodes.Subquery) -> str:
-    step = format_duration(expr.step_ms) if expr.step_ms else ""
-    return f"[{format_duration(expr.range_ms)}:{step}]{_time_suffix(expr)}"
+    step = "" if expr.step_ms is None else _duration(expr.step_ms, expr.step_term)
+    return f"[{_duration(expr.range_ms, expr.range_term)}:{step}]{_time_suffix(expr)}"
+
+
+def _duration(milliseconds: int, term: Term | None) -> str:
+    return format_duration(milliseconds) if term is None else term_text(term)
 
 
 def _names(names: tuple[str, ...]) -> str:
