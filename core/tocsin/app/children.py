@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 import os
 import signal
@@ -63,6 +64,7 @@ def _begin(signal_on_parent_death: int) -> None:
     signal.set_wakeup_fd(-1)
     prctl(PR_SET_PDEATHSIG, signal_on_parent_death)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    gc.freeze()  # a collector that looks at what was inherited writes to it, and its pages are shared no more
 
 
 def prctl(option: int, value: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import ssl
 from collections.abc import Callable
@@ -51,7 +52,7 @@ def gunicorn_options(core: Core, listener: int) -> dict[str, Any]:
         "worker_tmp_dir": "/dev/shm" if os.path.isdir("/dev/shm") else None,  # noqa: S108 - heartbeat files, no data
         "loglevel": "warning",
         "limit_request_line": 8190,
-        "post_fork": lambda _arbiter, _worker: core.close(),
+        "post_fork": lambda _arbiter, _worker: _begin(core),
         "post_worker_init": lambda _worker: core.start("http"),
         "worker_exit": lambda _arbiter, _worker: core.stop("http"),
         "child_exit": _forget_worker,
@@ -59,6 +60,11 @@ def gunicorn_options(core: Core, listener: int) -> dict[str, Any]:
     if http.cert_file and http.key_file:
         options |= {"certfile": http.cert_file, "keyfile": http.key_file, "ssl_context": _tls12_or_newer}
     return options
+
+
+def _begin(core: Core) -> None:
+    gc.freeze()  # as in every forked process: pages stay shared
+    core.close()
 
 
 def _forget_worker(_arbiter: Any, worker: Any) -> None:
