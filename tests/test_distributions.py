@@ -1,207 +1,38 @@
-"""Every distribution of the repository follows the same rules: names, versions, files, imports.
-
-The rules are functions from a plugin's folder to complaints, so that they can be tried on a broken plugin too.
-"""
+"""Every distribution of the repository follows the same rules, and the rules notice a plugin that breaks them."""
 
 import ast
 import re
 import shutil
 import subprocess
 import sys
-import tomllib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.distributions import (
+    CONTRACTS,
+    PARENTS,
+    PYTHON,
+    ROOT,
+    RULES,
+    Plugin,
+    Rule,
+    core_range,
+    in_the_documentation,
+    keeps_the_contract,
+    listed_once,
+    names_agree,
+    papers_are_there,
+    plugins,
+    project_file_is_small,
+    public_api_only,
+    settings_are_described,
+    versions_are_in_step,
+)
 
 import tocsin
 
-ROOT = Path(__file__).resolve().parent.parent
-# Under datasources/ and writers/ the parent folder is the kind; below plugins/ a folder's name begins with it.
-PARENTS = {"datasources": "datasource-", "writers": "writer-", "plugins": ""}
-PLUGIN_KINDS = ("ingest-", "channel-", "processor-", "sso-", "toolset-", "feature-")
-SINGLE_PLUGINS = ("tsdb", "webui")
-PYTHON = ">=3.11"
-PLAIN_BUILD = {"requires": ["flit_core>=3.9"], "build-backend": "flit_core.buildapi"}
-COMPILED_BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
 CHANGE_KINDS = ("breaking", "security", "feature", "fix", "docs")
-
-
-@dataclass(frozen=True)
-class Plugin:
-    """A plugin's folder and what follows from its name."""
-
-    root: Path
-    parent: str
-    folder: str
-
-    @property
-    def path(self) -> Path:
-        return self.root / self.parent / self.folder
-
-    @property
-    def name(self) -> str:
-        return f"{PARENTS[self.parent]}{self.folder}"
-
-    @property
-    def package(self) -> str:
-        return "tocsin_" + self.name.replace("-", "_")
-
-    @property
-    def entry_point(self) -> str:
-        """The name without the kind: what users write in the configuration."""
-        if self.parent != "plugins" or self.folder in SINGLE_PLUGINS:
-            return self.folder
-        return self.folder.partition("-")[2]
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        return tomllib.loads((self.path / "pyproject.toml").read_text())
-
-    @property
-    def sources(self) -> list[Path]:
-        return sorted((self.path / self.package).rglob("*.py"))
-
-
-def plugins(root: Path = ROOT) -> list[Plugin]:
-    """Return the plugins on disk: folders with a project file."""
-    return [
-        Plugin(root, parent, project.parent.name)
-        for parent in PARENTS
-        for project in sorted(root.glob(f"{parent}/*/pyproject.toml"))
-    ]
-
-
-def core_range(version: str) -> str:
-    """Return the demand for core that `tools/bump` writes, worked out independently of it."""
-    major, minor = version.split(".")[:2]
-    lower = version if re.search(r"[a-z]", version) else f"{major}.{minor}"
-    return f">={lower},<0.{int(minor) + 1}" if major == "0" else f">={lower},<{int(major) + 1}"
-
-
-# --- the rules
-
-
-def names_agree(plugin: Plugin) -> Iterator[str]:
-    """Folder, distribution, package and entry point share one name."""
-    if (
-        plugin.parent == "plugins"
-        and not plugin.folder.startswith(PLUGIN_KINDS)
-        and plugin.folder not in SINGLE_PLUGINS
-    ):
-        yield f"the folder's name must begin with one of {PLUGIN_KINDS} or be one of {SINGLE_PLUGINS}"
-    project = plugin.metadata["project"]
-    if project["name"] != f"tocsin-{plugin.name}":
-        yield f"the distribution is called {project['name']}, expected tocsin-{plugin.name}"
-    if not (plugin.path / plugin.package / "__init__.py").exists():
-        yield f"package {plugin.package} is missing"
-    entry_points = project.get("entry-points", {}).get("tocsin", {})
-    for name, target in entry_points.items():
-        if name != plugin.entry_point:
-            yield f"entry point {name!r}, expected {plugin.entry_point!r}"
-        if target.split(":")[0].split(".")[0] != plugin.package:
-            yield f"entry point {name!r} leads to {target}, expected package {plugin.package}"
-    if len(entry_points) != 1:
-        yield f"{len(entry_points)} entry points in the group tocsin, expected 1"
-
-
-def project_file_is_small(plugin: Plugin) -> Iterator[str]:
-    """No tool is configured per plugin, and all are built the same way, those that compile something as core is."""
-    if tables := plugin.metadata.keys() - {"build-system", "project"}:
-        yield f"tables {sorted(tables)} do not belong in a plugin's project file: tools are configured at the root"
-    compiles = bool(list((plugin.path / plugin.package).rglob("*.pyx")))
-    if plugin.metadata.get("build-system") != (COMPILED_BUILD if compiles else PLAIN_BUILD):
-        yield f"the build system is not {'that of core' if compiles else 'flit_core>=3.9'}"
-    if compiles != (plugin.path / "setup.py").exists():
-        yield "setup.py belongs to plugins that compile something, and only to them"
-
-
-def versions_are_in_step(plugin: Plugin) -> Iterator[str]:
-    """One version, one minimum Python, one range of core, never an exact sibling."""
-    project = plugin.metadata["project"]
-    if project.get("version") != tocsin.__version__:
-        yield f"version {project.get('version')}, core has {tocsin.__version__}: use tools/bump"
-    if project.get("requires-python") != PYTHON:
-        yield f"requires-python {project.get('requires-python')!r}, expected {PYTHON!r}"
-    dependencies = project.get("dependencies", [])
-    demands = [line for line in dependencies if re.match(r"tocsin(\[|[<>=! ]|$)", line)]
-    expected = f"tocsin{core_range(tocsin.__version__)}"
-    if [re.sub(r"\[[a-z,]+\]", "", line) for line in demands] != [expected]:
-        yield f"demands {demands} of core, expected {expected!r}"
-    for line in dependencies:
-        if line.startswith("tocsin-"):
-            yield f"depends on the plugin {line!r}: plugins meet only in core"
-        elif line not in demands and not re.search(r">=\s*\d", line):
-            yield f"dependency {line!r} has no tested lower bound"
-
-
-def papers_are_there(plugin: Plugin) -> Iterator[str]:
-    """A README with a heading, a description, tests, and the mark of typed packages."""
-    project = plugin.metadata["project"]
-    if len(project.get("description", "")) < 10 or project["description"].endswith("."):
-        yield "the description is missing or not a phrase without full stop"
-    readme = plugin.path / "README.md"
-    if project.get("readme") != "README.md" or not readme.exists():
-        yield "README.md is missing or not named in the project file"
-    elif not readme.read_text().startswith("# ") or len(readme.read_text().splitlines()) < 5:
-        yield "README.md does not begin with a heading or says nothing"
-    if not (plugin.path / plugin.package / "py.typed").exists():
-        yield f"{plugin.package}/py.typed is missing"
-    if not list((plugin.path / "tests").rglob("test_*.py")):
-        yield "there are no tests"
-
-
-def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and absolute module name of every import of a file, those inside functions included."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for alias in node.names:
-                yield node.lineno, f"{node.module}.{alias.name}"
-        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            called = ast.unparse(node.func)
-            if called in ("importlib.import_module", "import_module", "__import__"):
-                yield node.lineno, str(node.args[0].value)
-
-
-def public_api_only(plugin: Plugin) -> Iterator[str]:
-    """A plugin, its tests included, imports of core what a third party may import, and no other plugin."""
-    for path in [*plugin.sources, *sorted((plugin.path / "tests").rglob("*.py"))]:
-        for line, module in imported_modules(path):
-            top = module.split(".")[0]
-            where = f"{path.relative_to(plugin.path)}:{line} imports {module}"
-            if top == "tocsin" and not f"{module}.".startswith("tocsin.plugin."):
-                yield f"{where}: of core only tocsin.plugin is public"
-            elif top == "tocsin" and any(part.startswith("_") for part in module.split(".")[:-1]):
-                yield f"{where}: a private module"
-            elif top.startswith("tocsin_") and top != plugin.package:
-                yield f"{where}: another plugin"
-
-
-def listed_once(plugin: Plugin) -> Iterator[str]:
-    """A plugin is in the default set, or left out of it for a reason that is written down."""
-    line = f"./{plugin.parent}/{plugin.folder}"
-    standard = (plugin.root / "requirements/standard.txt").read_text().splitlines()
-    optional = (plugin.root / "requirements/optional.txt").read_text().splitlines()
-    reasons = {path.strip(): reason.strip() for path, _, reason in (text.partition("#") for text in optional)}
-    if (line in standard) == (line in reasons):
-        yield f"{line} must be in exactly one of requirements/standard.txt and requirements/optional.txt"
-    if line in reasons and len(reasons[line]) < 10:
-        yield f"{line} is in requirements/optional.txt without a reason"
-
-
-Rule = Callable[[Plugin], Iterator[str]]
-RULES: list[Rule] = [
-    names_agree,
-    project_file_is_small,
-    versions_are_in_step,
-    papers_are_there,
-    public_api_only,
-    listed_once,
-]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -214,6 +45,16 @@ def test_every_folder_is_a_distribution() -> None:
     """A folder with sources but without a project file would be installed and tested by nobody."""
     folders = {path for parent in PARENTS for path in ROOT.glob(f"{parent}/*") if list(path.glob("tocsin_*/*.py"))}
     assert folders == {plugin.path for plugin in plugins()}
+
+
+def test_the_documentation_lists_no_other_plugins() -> None:
+    rows = re.findall(r"^\| \[`[\w-]+`\]\(\.\./([\w/-]+)/README\.md\) \|", (ROOT / "docs/plugins.md").read_text(), re.M)
+    assert rows == [f"{plugin.parent}/{plugin.folder}" for plugin in plugins()]
+
+
+def test_every_kind_has_its_contract() -> None:
+    hooks = ast.parse((ROOT / "core/tocsin/plugin/hookspecs.py").read_bytes())
+    assert {node.name for node in ast.walk(hooks) if isinstance(node, ast.FunctionDef)} == CONTRACTS.keys()
 
 
 @pytest.mark.parametrize("name", ["standard.txt", "optional.txt"])
@@ -252,6 +93,38 @@ dependencies = ["tocsin{core_range(tocsin.__version__)}", "bell>=1.0"]
 [project.entry-points.tocsin]
 bell = "tocsin_channel_bell"
 """
+HOOK = """
+@hookimpl
+def tocsin_channels():
+    return []
+"""
+SETTINGS = """
+@section("")
+class Rope:
+    length: int = key("Length", 3, "metres")
+
+@section("Bell")
+class Bell:
+    loud: bool = key("Loud", False, "how")
+    tone: str = key("Tone", "", "which")
+    rope: Rope = key("Rope", Rope, "")
+"""
+README = """# Bell
+
+Rings.
+
+| Key | Default | Meaning |
+| --- | --- | --- |
+| `Loud` | `false` | how |
+| `Tone` | empty | which |
+| `Rope.Length` | `3` | metres |
+"""
+TEST = """
+import tocsin.plugin.testkit
+
+class TestBell(ChannelContract):
+    plugin = "tocsin_channel_bell"
+"""
 
 
 @pytest.fixture
@@ -260,10 +133,12 @@ def sample(tmp_path: Path) -> Plugin:
     plugin = Plugin(tmp_path, "plugins", "channel-bell")
     files = {
         "plugins/channel-bell/pyproject.toml": GOOD,
-        "plugins/channel-bell/README.md": "# Bell\n\nRings.\n\n## Settings\n\nNone.\n",
-        "plugins/channel-bell/tocsin_channel_bell/__init__.py": "from tocsin.plugin import hookimpl\n",
+        "plugins/channel-bell/README.md": README,
+        "plugins/channel-bell/tocsin_channel_bell/__init__.py": "from tocsin.plugin import hookimpl\n" + HOOK,
+        "plugins/channel-bell/tocsin_channel_bell/settings.py": SETTINGS,
         "plugins/channel-bell/tocsin_channel_bell/py.typed": "",
-        "plugins/channel-bell/tests/test_contract.py": "import tocsin.plugin.testkit\n",
+        "plugins/channel-bell/tests/test_contract.py": TEST,
+        "docs/plugins.md": "| [`tocsin-channel-bell`](../plugins/channel-bell/README.md) | Rings a real bell |\n",
         "requirements/standard.txt": ".\n./plugins/channel-bell\n",
         "requirements/optional.txt": "",
     }
@@ -338,6 +213,11 @@ def test_a_good_plugin_gets_no_complaint(sample: Plugin) -> None:
             "./plugins/channel-bell  # because it is loud",
             "exactly one of",
         ),
+        (in_the_documentation, "../../docs/plugins.md", "a real bell", "something", "does not have the row"),
+        (keeps_the_contract, "tests/test_contract.py", "ChannelContract", "Base", "no test is a subclass of Channel"),
+        (settings_are_described, "README.md", "`Loud`", "Loud", "does not describe the setting Loud"),
+        (settings_are_described, "README.md", "`Tone`", "`Tune`", "Tune, which settings.py does not have"),
+        (settings_are_described, "README.md", "| `3`", "| `4`", "the default of Rope.Length is `4`, it is `3`"),
     ],
 )
 def test_a_broken_plugin_is_noticed(sample: Plugin, rule: Rule, name: str, old: str, new: str, complaint: str) -> None:
