@@ -78,6 +78,8 @@ def mutate(body, changes):
 def test_mutated_bodies(twins, seeds, changes, server_ms):
     whole = b"".join(seeds)
     compare(twins, [whole, mutate(whole, changes), *seeds, whole], server_ms=server_ms)
+    first, second = (outcome(lambda t=twin: t.tally(mutate(whole, changes))) for twin in twins)
+    assert first == second
 
 
 @fuzz
@@ -86,6 +88,7 @@ def test_random_bytes(twins, body):
     compare(twins, [body])
     for twin in twins:
         assert outcome(lambda t=twin: t.decode_v2(body, 1000)) == outcome(lambda: twins[0].decode_v2(body, 1000))
+        assert outcome(lambda t=twin: t.tally(body)) == outcome(lambda: twins[0].tally(body))
 
 
 texts = st.binary(max_size=5) | st.sampled_from([b"a", b"b", b"ident", b"__name__", b"x" * 200])

@@ -39,6 +39,15 @@ def test_everything_is_carried(wire, pb, request_v2):
     assert result == expected
 
 
+def test_samples_exemplars_and_histograms_are_counted(wire, pb, request_v2):
+    request_v2.timeseries.add(labels_refs=[1, 2]).samples.extend(request_v2.timeseries[0].samples)
+    body = wire.decode_v2(request_v2.SerializeToString(), LIMIT)
+    assert wire.tally(body) == (2, 1, 1)
+    assert wire.tally(b"") == (0, 0, 0)
+    with pytest.raises(interface.WireError):
+        wire.tally(body[:-1])
+
+
 def test_metadata_of_a_family_comes_once(wire, pb, request_v2):
     request_v2.timeseries.append(request_v2.timeseries[0])
     assert len(decode(wire, pb, request_v2).metadata) == 1

@@ -362,6 +362,19 @@ def skip(chunk: bytes, offset: int, count: int) -> tuple[int, int]:
     return offset, samples
 
 
+def tally(chunk: bytes) -> tuple[int, int, int]:
+    """See `interface.Wire.tally`."""
+    counts = {2: 0, 3: 0, 4: 0}
+    for entry in fields(chunk, 0, len(chunk)):
+        if entry.number == 1:
+            if entry.wire != BYTES:
+                raise WireTypeError(entry.tag)
+            for part in fields(chunk, entry.start, entry.end):
+                if part.number in counts:
+                    counts[part.number] += 1
+    return counts[2], counts[3], counts[4]
+
+
 # --- remote write 2.0 -----------------------------------------------------------------------------------------------
 
 

@@ -216,6 +216,32 @@ cdef class Translation:
         return PyBytes_FromStringAndSize(<char*> self.out.data, self.out.size) + b"".join(self.described.values())
 
 
+def tally(bytes chunk not None):
+    """See `interface.Wire.tally`."""
+    cdef const uint8_t* b = <const uint8_t*> PyBytes_AS_STRING(chunk)
+    cdef int64_t size = PyBytes_GET_SIZE(chunk)
+    cdef int64_t pos = 0, inner, samples = 0, exemplars = 0, histograms = 0
+    cdef Field field, part
+    while pos < size:
+        read_field(b, pos, size, &field)
+        pos = field.end
+        if field.number != 1:
+            continue
+        if field.wire != W_BYTES:
+            fail(WireTypeError, field.tag)
+        inner = field.start
+        while inner < field.end:
+            read_field(b, inner, field.end, &part)
+            inner = part.end
+            if part.number == 2:
+                samples += 1
+            elif part.number == 3:
+                exemplars += 1
+            elif part.number == 4:
+                histograms += 1
+    return samples, exemplars, histograms
+
+
 def decode_v2(bytes body not None, int64_t limit):
     """See `interface.Wire.decode_v2`."""
     return Translation(body, limit).run()

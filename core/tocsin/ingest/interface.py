@@ -213,6 +213,12 @@ class Wire(Protocol):
         :raises WireError: the chunk ends before.
         """
 
+    def tally(self, chunk: bytes) -> tuple[int, int, int]:
+        """Return how many samples, exemplars and histograms the entries of a chunk hold; other fields are passed over.
+
+        :raises WireError: the chunk is malformed.
+        """
+
     def encode_labels(self, labels: Labels) -> bytes:
         """Encode labels once for use with `encode_series`.
 

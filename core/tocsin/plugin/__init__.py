@@ -90,6 +90,7 @@ from tocsin.plugin._wire import (
     encode_series,
     inflate,
     snappy,
+    tally,
 )
 from tocsin.store.database import Table
 from tocsin.store.migrations import Migration, Migrator, create
@@ -211,6 +212,7 @@ __all__ = [
     "service",
     "snappy",
     "tag_name",
+    "tally",
     "team_write",
     "text",
     "unauthorized",

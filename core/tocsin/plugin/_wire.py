@@ -14,6 +14,7 @@ from tocsin.ingest.wire import wire
 decode_v2 = wire.decode_v2
 encode_labels = wire.encode_labels
 encode_series = wire.encode_series
+tally = wire.tally
 
 __all__ = [
     "GZIP",
@@ -28,4 +29,5 @@ __all__ = [
     "encode_series",
     "inflate",
     "snappy",
+    "tally",
 ]

@@ -82,6 +82,32 @@ def test_version_two_is_told_by_its_content_type() -> None:
     assert b"up" in decoded.body
 
 
+def test_version_two_is_told_what_was_taken(client: WsgiClient) -> None:
+    symbols = b'"\x00' + b'"\x08__name__' + b'"\x02up' + b'"\x04down'
+    sample, histogram, exemplar = b"\x12\x02\x10\x01", b"\x1a\x02\x08\x01", b"\x22\x00"
+
+    def of(name: int, rest: bytes) -> bytes:
+        message = b"\x0a\x02\x01" + bytes([name]) + rest
+        return b"*" + bytes([len(message)]) + message
+
+    body = symbols + of(2, sample * 3 + exemplar * 2) + of(3, sample + histogram)
+    kind = "application/x-protobuf;proto=io.prometheus.write.v2.Request"
+    answer = client.request("POST", "/rw/v1/write", body=compressed(body), headers={"Content-Type": kind})
+    assert (answer.status, answer.body) == (200, b"")
+    written = {name: value for name, value in answer.headers.items() if name.endswith("-written")}
+    assert written == {
+        "x-prometheus-remote-write-samples-written": "4",
+        "x-prometheus-remote-write-exemplars-written": "2",
+        "x-prometheus-remote-write-histograms-written": "1",
+    }
+
+
+def test_version_one_is_answered_as_ever(client: WsgiClient) -> None:
+    answer = client.request("POST", "/rw/v1/write", body=compressed(series(b"up", (1000, 1.0))))
+    assert answer.status == 200
+    assert not [name for name in answer.headers if name.startswith("x-prometheus")]
+
+
 @pytest.mark.parametrize(
     ("query", "host_label", "register"),
     [({}, False, True), ({"ignore_host": "false"}, True, True), ({"ignore_ident": "1"}, False, False)],

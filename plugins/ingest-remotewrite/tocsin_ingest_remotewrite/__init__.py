@@ -15,10 +15,13 @@ from tocsin.plugin import (
     hookimpl,
     parse_bool,
     snappy,
+    tally,
 )
 
 PROTOBUF = "application/x-protobuf"
 V2 = "io.prometheus.write.v2.Request"
+WRITTEN = tuple(f"X-Prometheus-Remote-Write-{kind}-Written" for kind in ("Samples", "Exemplars", "Histograms"))
+"""Headers by which version 2 says how much was taken; a sender that misses them takes the request as failed."""
 MESSAGES = {"": 1, "prometheus.WriteRequest": 1, V2: 2}
 
 
@@ -46,10 +49,13 @@ def decode(request: IngestRequest) -> Decoded:
         raise DecodeError(f"Content-Encoding: got {encoding[:40]!r}, expected snappy", status=415)
     version = version_of(request.headers.get("content-type", ""))
     body = snappy(request.body, request.max_decoded)
+    notes = {}
     if version == 2:
         body = decode_v2(body, request.max_decoded)
+        notes = dict(zip(WRITTEN, map(str, tally(body)), strict=True))
     return Decoded(
         body,
+        notes=notes,
         host_label=not flag(request, "ignore_host", default=True),
         register_hosts=not flag(request, "ignore_ident", default=False),
     )
@@ -65,8 +71,8 @@ def flag(request: IngestRequest, name: str, *, default: bool) -> bool:
 
 
 def reply(request: IngestRequest, decoded: Decoded, accepted: int) -> Raw:
-    """Answer with an empty text."""
-    return Raw(b"", "text/plain; charset=utf-8")
+    """Answer with an empty text, and tell senders of version 2 what was taken."""
+    return Raw(b"", "text/plain; charset=utf-8", headers=dict(decoded.notes))
 
 
 class RemoteWrite(IngestProtocol):
