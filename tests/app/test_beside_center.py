@@ -21,6 +21,7 @@ from tocsin.events.models import EventSequence
 from tocsin.notify.models import NotifyChannelRow
 from tocsin.plugin import Feature, Job
 from tocsin.plugin.testkit import AppFactory, dat
+from tocsin.targets.feature import FEATURE as targets
 
 HEARTBEAT = {"hostname": "web01", "global_labels": {"dc": "fra"}}
 OWN = ("/ping", "/pid", "/ppid", "/addr", "/metrics", "/api/svc/version", "/dumper/sync")
@@ -77,6 +78,18 @@ def test_an_engine_that_cannot_read_the_centers_secrets_does_not_start(make_app:
     with pytest.raises(SettingsError, match=r"Secrets\.Key: got a key other than the center's"):
         make_app(process="alert", settings=stranger)
     make_app(process="pushgw", settings=stranger)  # needs none of them
+
+
+def test_hosts_seen_where_the_center_may_not_look_are_a_warning(
+    make_app: AppFactory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = make_app(process="pushgw").core
+    with caplog.at_level(logging.WARNING):
+        targets.join(core)
+        assert "[Redis] names no server" not in caplog.text
+        monkeypatch.setattr(core.db, "kind", "postgres")
+        targets.join(core)
+    assert "[Redis] names no server" in caplog.text
 
 
 def membership(core: Core, process: str, port: int, name: str = "") -> Membership:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -212,3 +213,10 @@ def test_a_gateway_on_its_own_passes_series_as_they_are(make_deployment: Make, h
     assert samples(http_sink) == {"1": {"__name__": "up", "ident": "web01", "n": "1"}}
     assert gateway.request("POST", "/v1/svc/heartbeat", {"hostname": "web01"}).status == 404
     assert "POST /v1/svc/heartbeat is not served" in gateway.process.log.read_text()
+
+    make_deployment(beside=gateway)  # a center makes the database its own
+    gateway.process.signal(signal.SIGHUP)
+    gateway.until(
+        lambda: gateway.request("POST", "/v1/svc/heartbeat", {"hostname": "web01"}).status == 200,
+        "heartbeats are served",
+    )

@@ -12,6 +12,7 @@ from tocsin.access.neighbours import GroupHooks, HostLookup
 from tocsin.access.seeds import installed
 from tocsin.access.statistics import Statistics
 from tocsin.alerting.settings import AlertSettings
+from tocsin.app.sections import CacheSettings
 from tocsin.ingest.hosts import HostRegister, TargetLabels
 from tocsin.ingest.settings import PushgwSettings
 from tocsin.plugin import Feature, Route, create
@@ -58,6 +59,13 @@ class Targets(Feature):
         core.provide(beats, HostRegister)
         core.get(GroupHooks).refuse_while("targets", 5, hosts.count_in_group)
         core.get(Statistics).add("target", TargetRow)
+
+    def join(self, core: Core) -> None:
+        """Say when signs of life are kept where the center may not see them, nor this process the center's."""
+        if core.db.kind != "sqlite" and core.settings[CacheSettings].kind != "standalone":
+            log.warning(
+                "[Redis] names no server: when hosts were seen is shared with the center only through its Data.Dir"
+            )
 
     def routes(self, core: Core) -> Iterable[Route]:
         """Return the rows of the center, and what collectors use in a gateway that can store it; the engine only reads."""
