@@ -130,8 +130,9 @@ REFUSED = {
     "1__0": "1:1: parse error: error parsing number",
     "info(foo, bar)": "1:11: parse error: expected label selectors only, got vector selector instead",
     "(" * 300 + "1" + ")" * 300: "1:101: parse error: expression nested deeper than 100 levels",
-    "rate(foo[5m] smoothed)": "1:6: parse error: smoothed modifier is experimental and not enabled",
-    "foo anchored": "1:1: parse error: anchored modifier is experimental and not enabled",
+    "rate(sum(foo)[5m:] smoothed)": "1:6: parse error: smoothed modifier must be preceded by a selector",
+    "foo[5m] anchored smoothed": "1:1: parse error: anchored and smoothed modifiers cannot be used together",
+    "foo smoothed [5m]": "1:14: parse error: no smoothed modifier allowed before range",
 }
 
 

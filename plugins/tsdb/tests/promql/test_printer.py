@@ -40,6 +40,8 @@ LINES = {
     "(a)": "(a)",
     "foo[ 5m+2*( 10-step() ) ]": "foo[5m + 2 * (10 - step())]",
     "foo[RANGE():-1+90s] offset -min(1m,step())": "foo[range():-1 + 1m30s] offset -min(1m, step())",
+    "foo [5m]anchored @ 5": "foo[5m] anchored @ 5.000",
+    "foo SMOOTHED offset 5m": "foo smoothed offset 5m",
     "foo offset (2*5m)": "foo offset (2 * 5m)",
     "rate( foo [ 5m ] ) # why": "rate(foo[5m])",
 }

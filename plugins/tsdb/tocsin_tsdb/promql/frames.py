@@ -9,6 +9,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from .interface import METRIC_NAME, BoolArray, ExecutionError, Float64Array, Int64Array, Labels
+from .nodes import Extension
 
 SAME_LABELS = "vector cannot contain metrics with the same labelset"
 _BLOCK_CELLS = 1 << 18
@@ -72,7 +73,8 @@ class RangeVector:
     """A range vector at every step.
 
     Samples are in CSR form as in `Selection`, staleness markers removed. The window of step s covers the times
-    (ends[s] - range_ms, ends[s]]. `times` are the steps themselves, which differ from `ends` under `offset` and `@`.
+    (ends[s] - range_ms, ends[s]]; with an `extension` the samples around it are kept too. `times` are the steps
+    themselves, which differ from `ends` under `offset` and `@`.
     """
 
     labels: list[Labels]
@@ -82,6 +84,7 @@ class RangeVector:
     ends: Int64Array
     times: Int64Array
     range_ms: int
+    extension: Extension | None = None
 
     @property
     def cells(self) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from . import labelfunctions, nodes, overtime, rates, selectors
 from .context import Evaluation
 from .elementwise import MATH, TIME_PARTS, clamp, round_to
+from .extended import check_extension, extended_rate
 from .frames import (
     SAME_LABELS,
     Frame,
@@ -63,7 +64,10 @@ class FunctionCall:
         return value.values
 
     def range_vector(self, index: int) -> RangeVector:
-        """Evaluate a range vector argument."""
+        """Evaluate a range vector argument. Raises ExecutionError for a modifier that the function cannot use."""
+        argument = nodes.unwrap(self.node.args[index])
+        if isinstance(argument, nodes.MatrixSelector):
+            check_extension(argument.selector.extension, self.name)
         value = self.evaluate(self.ev, self.node.args[index])
         assert isinstance(value, RangeVector)
         return value
@@ -119,9 +123,14 @@ def _time_part(this: FunctionCall) -> Frame:
 def _extrapolated(this: FunctionCall) -> Frame:
     vector = this.range_vector(0)
     counter, per_second = this.name != "delta", this.name == "rate"
-    values, present = selectors.apply(
-        this.ev, vector, lambda block: rates.extrapolated(block, counter=counter, per_second=per_second)
-    )
+    extension = vector.extension
+
+    def kernel(block: Windows) -> tuple[Float64Array, BoolArray]:
+        if extension is not None:
+            return extended_rate(block, extension, counter=counter, per_second=per_second)
+        return rates.extrapolated(block, counter=counter, per_second=per_second)
+
+    values, present = selectors.apply(this.ev, vector, kernel)
     frame = Frame(vector.labels, values, present).pruned()
     if counter:
         _note_non_counters(this, frame)

@@ -13,6 +13,9 @@ Kind: TypeAlias = Literal["scalar", "vector", "matrix", "string"]
 At: TypeAlias = int | Literal["start", "end"]
 """Fixed evaluation time: milliseconds, or one of the query's bounds."""
 
+Extension: TypeAlias = Literal["anchored", "smoothed"]
+"""How a selector may look beyond the edges of its window."""
+
 KIND_NAMES: dict[Kind, str] = {
     "scalar": "scalar",
     "vector": "instant vector",
@@ -72,6 +75,7 @@ class VectorSelector(Node):
     offset_ms: int | None = None
     at: At | None = None
     may_match_empty: bool = False
+    extension: Extension | None = None
     offset_term: Term | None = None
     kind: ClassVar[Kind] = "vector"
 

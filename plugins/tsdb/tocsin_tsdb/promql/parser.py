@@ -265,7 +265,7 @@ class _Parser(Reader):
                 self._advance()
                 self._set_at(expr)
             elif self._at("anchored", "smoothed"):
-                raise self._error(expr.span.start, f"{self.token.kind} modifier is experimental and not enabled")
+                self._set_extension(expr)
             else:
                 return expr
 
@@ -288,6 +288,8 @@ class _Parser(Reader):
             raise self._error(bracket.start, "ranges only allowed for vector selectors")
         if expr.offset_ms or expr.offset_term:
             raise self._error(bracket.start, "no offset modifiers allowed before range")
+        if expr.extension is not None:
+            raise self._error(bracket.start, f"no {expr.extension} modifier allowed before range")
         if expr.at is not None:
             raise self._error(bracket.start, "no @ modifiers allowed before range")
         return nodes.MatrixSelector(Span(expr.span.start, end), expr, range_ms, range_term)
@@ -306,6 +308,16 @@ class _Parser(Reader):
         if target.offset_ms or target.offset_term:
             raise self._error(expr.span.start, "offset may not be set multiple times")
         target.offset_ms, target.offset_term = offset_ms, term
+        expr.span = Span(expr.span.start, self._last_end())
+
+    def _set_extension(self, expr: Expr) -> None:
+        extension: nodes.Extension = "anchored" if self._advance().kind == "anchored" else "smoothed"
+        target = expr.selector if isinstance(expr, nodes.MatrixSelector) else expr
+        if not isinstance(target, nodes.VectorSelector):
+            raise self._error(expr.span.start, f"{extension} modifier must be preceded by a selector")
+        if target.extension not in (None, extension):
+            raise self._error(expr.span.start, "anchored and smoothed modifiers cannot be used together")
+        target.extension = extension
         expr.span = Span(expr.span.start, self._last_end())
 
     def _set_at(self, expr: Expr) -> None:

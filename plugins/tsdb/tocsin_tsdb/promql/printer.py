@@ -94,11 +94,11 @@ def _selector(expr: nodes.VectorSelector) -> str:
 
 
 def _time_suffix(expr: nodes.VectorSelector | nodes.Subquery) -> str:
-    text = ""
+    text = f" {expr.extension}" if isinstance(expr, nodes.VectorSelector) and expr.extension else ""
     if isinstance(expr.at, str):
-        text = f" @ {expr.at}()"
+        text += f" @ {expr.at}()"
     elif expr.at is not None:
-        text = f" @ {expr.at / 1000:.3f}"
+        text += f" @ {expr.at / 1000:.3f}"
     if not expr.offset_ms and expr.offset_term is None:
         return text
     return f"{text} offset {_duration(expr.offset_ms or 0, expr.offset_term)}"

@@ -29,7 +29,7 @@ def extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> tuple[
     first_value = windows.values[first]
     result = windows.values[last] - first_value
     if counter:
-        _add_resets(windows, first, last, result)
+        add_resets(windows, first, last, result)
     first_time, last_time = windows.timestamps[first], windows.timestamps[last]
     sampled = (last_time - first_time) / 1000
     average = sampled / (last - first)
@@ -55,7 +55,7 @@ def _resets_before(windows: Windows) -> tuple[Int64Array, Int64Array]:
     return np.concatenate(([0], np.cumsum(falling))), np.flatnonzero(falling) + 1
 
 
-def _add_resets(windows: Windows, first: Int64Array, last: Int64Array, result: Float64Array) -> None:
+def add_resets(windows: Windows, first: Int64Array, last: Int64Array, result: Float64Array) -> None:
     """Add to each window's result the values that its resets lost."""
     seen, where = _resets_before(windows)
     if not len(where):

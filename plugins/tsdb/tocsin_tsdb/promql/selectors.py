@@ -9,6 +9,7 @@ import numpy as np
 
 from . import nodes
 from .context import Evaluation
+from .extended import line, widen
 from .frames import Frame, RangeVector, Windows
 from .interface import STALE_NAN_BITS, BoolArray, Float64Array, Int64Array, Selection
 
@@ -44,10 +45,13 @@ def is_stale(values: Float64Array) -> BoolArray:
 def instant(ev: Evaluation, selector: nodes.VectorSelector, *, stamps: bool = False) -> Frame:
     """Evaluate an instant selector: the newest sample within the look-back, unless it is a staleness marker.
 
-    With `stamps` the values are the samples' own times in milliseconds instead.
+    With `stamps` the values are the samples' own times in milliseconds instead. A smoothed selector takes the value from
+    the line to the next sample, if there is one within the look-back.
     """
+    smoothed = selector.extension == "smoothed" and not stamps
     times = reference_times(ev, selector.at, selector.offset_ms)
-    selection = fetch(ev, selector, int(times[0]) - ev.lookback_ms, int(times[-1]))
+    until = int(times[-1]) + (ev.lookback_ms if smoothed else 0)
+    selection = fetch(ev, selector, int(times[0]) - ev.lookback_ms, until)
     series = len(selection.labels)
     ev.budget.hold(series * ev.steps)
     frame = Frame(selection.labels, np.empty((series, ev.steps)), np.empty((series, ev.steps), dtype=np.bool_))
@@ -66,6 +70,12 @@ def instant(ev: Evaluation, selector: nodes.VectorSelector, *, stamps: bool = Fa
             present &= ~stale[index]
         frame.present[rows] = present
         frame.values[rows] = found if stamps else values[index]
+        if smoothed:
+            after = np.minimum(index + 1, len(values) - 1)
+            near = timestamps[after] <= times + ev.lookback_ms
+            inner = near & (found < times) & (index + 1 < offsets[1:, None] - part.start) & ~stale[after]
+            lines = line(found, timestamps[after], values[index], values[after], times)
+            np.copyto(frame.values[rows], lines, where=inner)
     ev.budget.total += int(np.count_nonzero(frame.present))
     return frame
 
@@ -74,13 +84,15 @@ def range_vector(ev: Evaluation, node: nodes.MatrixSelector) -> RangeVector:
     """Evaluate a range selector: the samples in (t - range, t] without staleness markers."""
     selector = node.selector
     ends = reference_times(ev, selector.at, selector.offset_ms)
-    selection = fetch(ev, selector, int(ends[0]) - node.range_ms, int(ends[-1]))
+    before = 0 if selector.extension is None else ev.lookback_ms
+    after = ev.lookback_ms if selector.extension == "smoothed" else 0
+    selection = fetch(ev, selector, int(ends[0]) - node.range_ms - before, int(ends[-1]) + after)
     timestamps, values, offsets = selection.timestamps, selection.values, selection.offsets
     stale = is_stale(values)
     if stale.any():
         kept = np.concatenate(([0], np.cumsum(~stale)))
         timestamps, values, offsets = timestamps[~stale], values[~stale], kept[offsets]
-    return RangeVector(selection.labels, timestamps, values, offsets, ends, ev.times, node.range_ms)
+    return RangeVector(selection.labels, timestamps, values, offsets, ends, ev.times, node.range_ms, selector.extension)
 
 
 def row_blocks(rows: int, steps: int, samples: int) -> Iterator[slice]:
@@ -100,8 +112,11 @@ def windows(ev: Evaluation, vector: RangeVector) -> Iterator[tuple[slice, Window
         timestamps, values = vector.timestamps[part], vector.values[part]
         low = positions(timestamps, offsets - part.start, starts)
         high = positions(timestamps, offsets - part.start, vector.ends)
-        ev.budget.total += int(high.sum() - low.sum())
-        yield rows, Windows(timestamps, values, low, high, starts, vector.ends, vector.times, vector.range_ms)
+        block = Windows(timestamps, values, low, high, starts, vector.ends, vector.times, vector.range_ms)
+        if vector.extension is not None:
+            widen(block, offsets - part.start, vector.extension, ev.lookback_ms)
+        ev.budget.total += int(block.high.sum() - block.low.sum())
+        yield rows, block
 
 
 Kernel: TypeAlias = Callable[[Windows], tuple[Float64Array, BoolArray]]
