@@ -14,6 +14,7 @@ from tocsin.plugin import (
     DecodeError,
     IngestProtocol,
     IngestRoute,
+    LabelSets,
     WriteError,
     WriterType,
     hookimpl,
@@ -31,7 +32,8 @@ def decode(request):
         return Decoded(snappy(request.body, request.max_decoded))
     if mode == "teapot":
         raise DecodeError("not that", status=415)
-    return Decoded(request.body, host_label=request.query.get("ignore_host") == "false")
+    failed = int(request.headers.get("x-failed", 0))
+    return Decoded(request.body, failed, host_label=request.query.get("ignore_host") == "false")
 
 
 def reply(request, decoded, accepted):
@@ -40,11 +42,16 @@ def reply(request, decoded, accepted):
 
 class Protocol(IngestProtocol):
     name = "test"
+    sets = LabelSets()
+
+    def label_sets(self):
+        return self.sets
 
     def routes(self):
         return [
             IngestRoute("/test/write", reply, decode, admission=True),
             IngestRoute("/test/keyed", reply, decode, auth="api_key"),
+            IngestRoute("/test/token", reply, decode, auth="api_key", key_of=lambda r: r.headers.get("x-token", "")),
             IngestRoute("/test/companion", reply, auth="none", method="GET"),
         ]
 
@@ -141,6 +148,31 @@ def test_bad_bodies(make, mode, sent, status, message):
     service.gateway.show()
     metrics = service.client.get("/metrics").text
     assert 'svc_pushgw_request_errors_total{channel="test"' in metrics
+
+
+def test_refused_items_are_counted(make, body):
+    service = make()
+    assert service.client.request("POST", "/test/write", body=body, headers={"X-Failed": "3"}).text == "/test/write 2 3"
+    assert 'svc_pushgw_items_failed_total{channel="test"} 3.0' in service.client.get("/metrics").text
+
+
+def test_what_a_protocol_remembers_is_counted(make, monkeypatch):
+    monkeypatch.setattr(Protocol, "sets", LabelSets())
+    service = make()
+    Protocol.sets.put("a", b"x")
+    assert [Protocol.sets.get(key) for key in ("a", "a", "b")] == [b"x", b"x", None]
+    service.gateway.show()
+    metrics = service.client.get("/metrics").text
+    for outcome, count in {"hit": 2.0, "miss": 1.0, "eviction": 0.0}.items():
+        assert f'svc_pushgw_label_cache_total{{cache="protocol test",outcome="{outcome}"}} {count}' in metrics
+
+
+@pytest.mark.parametrize(
+    ("token", "status"), [("secret", 200), ("agent:secret", 200), ("agent:", 401), ("other:secret", 401), ("", 401)]
+)
+def test_a_route_says_where_its_key_is(make, body, token, status):
+    service = make(HTTP={"APIForAgent": {"BasicAuth": {"agent": "secret", "other": "word"}}})
+    assert service.client.request("POST", "/test/token", body=body, headers={"X-Token": token}).status == status
 
 
 def test_oversized_body(make):

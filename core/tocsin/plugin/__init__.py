@@ -74,7 +74,7 @@ from tocsin.plugin._notify import (
     json_escaped,
 )
 from tocsin.plugin._people import People
-from tocsin.plugin._points import PointDecoder, expect, parse_json
+from tocsin.plugin._points import PointDecoder, expect, json_key, parse_json
 from tocsin.plugin._sso import SsoIdentity, SsoProvider
 from tocsin.plugin._toolset import ApiCall, Tool, Toolset
 from tocsin.plugin._wire import (
@@ -198,6 +198,7 @@ __all__ = [
     "inflate",
     "invalid",
     "json_escaped",
+    "json_key",
     "key",
     "metric_name",
     "not_found",

@@ -69,6 +69,17 @@ def parse_seconds(where: str, value: Any, now: float) -> int:
     return seconds * 1000
 
 
+def json_key(members: Any) -> bytes:
+    """Return what tells parsed JSON values apart; raise ``DecodeError`` for nesting that no protocol has.
+
+    The parser takes deeper nesting than the serialiser.
+    """
+    try:
+        return orjson.dumps(members)
+    except orjson.JSONEncodeError:
+        raise DecodeError("json body invalid: nested too deeply") from None
+
+
 class PointDecoder:
     """Decodes requests of one protocol.
 
@@ -82,14 +93,14 @@ class PointDecoder:
     def __call__(self, request: IngestRequest) -> Decoded:
         """Decode a request, gzipped or plain; objects that cannot be taken are counted, and the first are described.
 
-        ``notes["failures"]`` holds ``(index, object, stage, message)`` of at most ``SHOWN_FAILURES`` of them.
+        ``notes["failures"]`` holds ``(object as JSON, stage, message)`` of at most ``SHOWN_FAILURES`` of them.
         """
         gzipped = request.headers.get("content-encoding", "").lower() == "gzip"
         found = parse_json(inflate(request.body, request.max_decoded, GZIP) if gzipped else request.body)
         items = found if isinstance(found, list) else [found]
         now = self._clock()
         out: list[bytes] = []
-        failures: list[tuple[int, Any, str, str]] = []
+        failures: list[tuple[bytes, str, str]] = []
         for index, item in enumerate(items):
             if item is None:
                 item = {}
@@ -108,13 +119,13 @@ class PointDecoder:
                 out.append(encode_series(self._encoded(index, item), (time_ms,), (value,)))
             except ValueError as error:
                 if len(failures) < SHOWN_FAILURES:
-                    failures.append((index, item, stage, str(error)))
-        message = failures[0][3] if failures else ""
+                    failures.append((json_key(item), stage, str(error)))
+        message = failures[0][2] if failures else ""
         return Decoded(b"".join(out), len(items) - len(out), message, notes={"failures": failures})
 
     def _encoded(self, index: int, item: Mapping[str, Any]) -> bytes:
         """Return the encoded labels of an object."""
-        key = orjson.dumps([item.get(name) for name in self._members])
+        key = json_key([item.get(name) for name in self._members])
         encoded = self.sets.get(key)
         if encoded is None:
             expect(f"[{index}].metric", item["metric"], str, "a string")
@@ -128,4 +139,7 @@ class PointDecoder:
 
 def _shown(value: Any) -> str:
     """Return the beginning of a JSON value as text."""
-    return orjson.dumps(value).decode()[:80]
+    try:
+        return orjson.dumps(value).decode()[:80]
+    except orjson.JSONEncodeError:
+        return "a value that is nested too deeply"

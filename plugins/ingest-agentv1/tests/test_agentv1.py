@@ -37,6 +37,8 @@ LOAD = {
     "tags": ["env:prod", "role:db"],
 }
 
+DEEP = b"[" * 300 + b"]" * 300
+
 
 def request(body: Any, **headers: str) -> IngestRequest:
     data = body if isinstance(body, bytes) else orjson.dumps(body)
@@ -69,6 +71,7 @@ class TestContract(IngestContract):
         return {
             "nothing": request(b""),
             "noise": request(b"nonsense"),
+            "deep nesting": request(b'{"series": [{"metric": "m", "tags": %b}]}' % DEEP),
             "an array": request([LOAD]),
             "no series": request({}),
             "empty series": request({"series": []}),

@@ -22,6 +22,7 @@ from tocsin.plugin import (
     expect,
     hookimpl,
     inflate,
+    json_key,
     metric_name,
     parse_json,
     tag_name,
@@ -136,7 +137,7 @@ class AgentV1(IngestProtocol):
         if not metric:
             expect(f"series[{index}].metric", metric if metric is not None else "", str, "a string")
             raise ValueError("metric is blank")
-        key = orjson.dumps((metric, item.get("host"), item.get("tags")))
+        key = json_key((metric, item.get("host"), item.get("tags")))
         encoded = self._sets.get(key)
         if encoded is None:
             try:

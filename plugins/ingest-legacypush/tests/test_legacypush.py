@@ -27,6 +27,8 @@ BYTES_IN = {
     "tags": "iface=eth0,module=net",
 }
 
+DEEP = b"[" * 300 + b"]" * 300
+
 
 def request(body: Any, **headers: str) -> IngestRequest:
     data = body if isinstance(body, bytes) else orjson.dumps(body)
@@ -55,6 +57,7 @@ class TestContract(IngestContract):
         return {
             "nothing": request(b""),
             "noise": request(b"nonsense"),
+            "deep nesting": request(b'[{"metric": "m", "value": %b}]' % DEEP),
             "numbers": request([5]),
             "not gzip": request(BYTES_IN, content_encoding="gzip"),
             **{

@@ -30,6 +30,8 @@ TWO = [
     {"metric": "cpu_load", "timestamp": 1760000000123, "value": 0.42, "tags": {"ident": "web01"}},
 ]
 
+DEEP = b"[" * 300 + b"]" * 300
+
 
 def request(body: Any, **headers: str) -> IngestRequest:
     data = body if isinstance(body, bytes) else orjson.dumps(body)
@@ -62,6 +64,7 @@ class TestContract(IngestContract):
         return {
             "nothing": request(b""),
             "noise": request(b"nonsense"),
+            "deep nesting": request(b'[{"metric": "m", "value": 1, "tags": %b}]' % DEEP),
             "a number": request(b"5"),
             "numbers": request(b"[5]"),
             "not gzip": request(TWO, content_encoding="gzip"),

@@ -49,13 +49,13 @@ def reply(request: IngestRequest, decoded: Decoded, accepted: int) -> Raw:
     failures = decoded.notes["failures"]
     message = "received"
     if failures:
-        message = f"received , Error {failures[0][2]}: {decoded.message}"
+        message = f"received , Error {failures[0][1]}: {decoded.message}"
     answer: dict[str, Any] = {"fail": decoded.failed, "msg": message, "succ": accepted}
     details = asked(request, "details")
     if details or asked(request, "summary"):
         answer |= {"success": accepted, "failed": decoded.failed}
     if details:
-        answer["errors"] = [{"datapoint": item, "error": text} for _, item, _, text in failures]
+        answer["errors"] = [{"datapoint": orjson.Fragment(item), "error": text} for item, _, text in failures]
     return Raw(orjson.dumps(answer))
 
 
