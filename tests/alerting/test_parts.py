@@ -184,3 +184,9 @@ TAGS = ["a=1", "b.c=x-y", "d=1"]
 def test_relabel_steps(step: dict[str, object], expected: list[str]) -> None:
     found = relabelled(TAGS, parse_steps([step]))
     assert found == expected if step["action"] != "hashmod" else found[0] == "h=3"
+
+
+@pytest.mark.parametrize("group", ["²", "9" * 5000, "no_such"])
+def test_a_replacement_with_a_group_that_is_none_is_empty_there(group: str) -> None:
+    step = {"action": "replace", "source_labels": ["a"], "target_label": "b", "replacement": f"x${{{group}}}"}
+    assert relabelled(["a=1"], parse_steps([step])) == ["b=x", "a=1"]

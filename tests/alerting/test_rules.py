@@ -71,6 +71,7 @@ def test_bulk_creation_answers_per_rule(world) -> None:
         ({"time_zone": "Mars/Base"}, "invalid timezone: Mars/Base"),
         ({"append_tags": ["a=1", "a=2"]}, "AppendTags has duplicate key: a"),
         ({"notify_groups": ["x"]}, "NotifyGroups(x) invalid"),
+        ({"notify_groups": ["²"]}, "NotifyGroups(²) invalid"),
         ({"disabled": 2}, "disabled: got 2, expected 0 or 1"),
         ({"cron_pattern": "* * * * *"}, "invalid cron pattern: * * * * *, error: expected exactly 6 fields, found 5"),
         ({"cron_pattern": "@every soon"}, "invalid cron pattern: @every soon, error: invalid duration 'soon'"),

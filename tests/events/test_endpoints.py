@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -239,3 +240,18 @@ def test_single_events_may_be_opened_to_everybody(make_world) -> None:
     world.fire()
     assert dat(world.app.client.get("/api/svc/alert-cur-event/1"))["hash"] == "h"
     assert err(world.app.client.get("/api/svc/alert-cur-events/list"))
+
+
+def test_numbers_that_only_look_like_it_find_nothing_and_crash_nothing(filled) -> None:
+    assert filled.get("/alert-cur-events/list", datasource_ids="²")["total"] == 0
+    assert filled.get("/alert-cur-events/list", datasource_ids="9" * 30)["total"] == 0
+    answer = filled.app.root.delete("/api/svc/alert-cur-events", {"ids": [(1 << 64) - 1]})
+    assert err(answer).startswith("json body invalid: ids.0: Must be greater than")
+
+
+def test_a_card_template_calls_the_events_methods(filled) -> None:
+    rule = '{{.GetTagValue "ident"}} {{.GetField "severity"}}'
+    made = dat(filled.app.root.post("/api/svc/alert-aggr-views", {"name": "by method", "rule": rule}))
+    titles = {card["title"] for card in filled.get("/alert-cur-events/card", view_id=made["id"])}
+    assert titles
+    assert all(re.fullmatch(r"[\w-]* [123]", title) for title in titles), titles

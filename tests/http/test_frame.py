@@ -213,7 +213,7 @@ def test_local_routes_refuse_other_hosts_whatever_their_headers_say(make_app: Ap
     assert stranger.get("/dumper/sync", headers={"X-Forwarded-For": "127.0.0.1"}).status == 403
 
 
-@pytest.mark.parametrize("given", ["", "Basic !!!", "Basic YW5uOndyb25n", "Bearer YW5uOnB3"])
+@pytest.mark.parametrize("given", ["", "Basic !!!", "Basic \xe9", "Basic YW5uOndyb25n", "Bearer YW5uOnB3"])
 def test_service_routes_want_basic_auth(client: WsgiClient, given: str) -> None:
     answer = client.get("/v1/svc/whoami", headers={"Authorization": given} if given else {})
     assert (answer.status, answer.body) == (401, b"")

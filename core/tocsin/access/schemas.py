@@ -4,25 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from marshmallow import EXCLUDE, Schema, fields, validate
+from marshmallow import fields, validate
 
-
-class Text(fields.String):
-    """A text that may be left out or null: both mean empty."""
-
-    def __init__(self, **more: Any) -> None:
-        super().__init__(load_default="", **more)
-
-    def deserialize(self, value: Any, attr: str | None = None, data: Any = None, **more: Any) -> Any:
-        """Return the text; null is empty."""
-        return super().deserialize("" if value is None else value, attr, data, **more)
-
-
-class Object(Schema):
-    """Base of all bodies."""
-
-    class Meta:
-        unknown = EXCLUDE
+from tocsin.http.schemas import Loose, Whole, ids, text
 
 
 def needed() -> fields.String:
@@ -35,50 +19,40 @@ def at_most(length: int) -> validate.Length:
     return validate.Length(max=length, error="expected at most {max} characters")
 
 
-def whole(**more: Any) -> fields.Integer:
-    """Return an integer given as a JSON number."""
-    return fields.Integer(strict=True, **more)
-
-
-def ids() -> fields.List[int]:
-    """Return a list of object ids."""
-    return fields.List(whole(), load_default=list)
-
-
 def contacts(**more: Any) -> fields.Dict:
     """Return contact values by key."""
-    return fields.Dict(keys=fields.String(), values=fields.String(), allow_none=True, **more)
+    return fields.Dict(keys=fields.String(), values=fields.String(), **more)
 
 
-class LoginBody(Object):
+class LoginBody(Loose):
     """User name and password."""
 
     username = needed()
     password = needed()
 
 
-class RefreshBody(Object):
+class RefreshBody(Loose):
     """A refresh token."""
 
     refresh_token = needed()
 
 
-class SelfProfileBody(Object):
+class SelfProfileBody(Loose):
     """What people may change about themselves."""
 
-    nickname = Text()
-    phone = Text()
-    email = Text()
-    portrait = Text()
+    nickname = text()
+    phone = text()
+    email = text()
+    portrait = text()
     contacts = contacts(load_default=dict)
 
 
-class ProfileBody(Object):
+class ProfileBody(Loose):
     """What an administrator may change about a user."""
 
-    nickname = Text()
-    phone = Text()
-    email = Text()
+    nickname = text()
+    phone = text()
+    email = text()
     contacts = contacts(load_default=dict)
     roles = fields.List(fields.String(), required=True)
 
@@ -91,7 +65,7 @@ class UserBody(SelfProfileBody):
     roles = fields.List(fields.String(), required=True)
 
 
-class UserChangeBody(Object):
+class UserChangeBody(Loose):
     """The fields of a user that a service changes; those it leaves out stay."""
 
     nickname = fields.String()
@@ -102,53 +76,53 @@ class UserChangeBody(Object):
     roles = fields.List(fields.String())
 
 
-class PasswordBody(Object):
+class PasswordBody(Loose):
     """A new password."""
 
     password = needed()
 
 
-class OwnPasswordBody(Object):
+class OwnPasswordBody(Loose):
     """The old and the new password of the caller."""
 
     oldpass = needed()
     newpass = needed()
 
 
-class TokenBody(Object):
+class TokenBody(Loose):
     """A new personal token."""
 
     token_name = needed()
 
 
-class UserTokenBody(Object):
+class UserTokenBody(Loose):
     """Whose token a service asks for."""
 
-    username = Text()
-    raw_token = Text()
+    username = text()
+    raw_token = text()
 
 
-class RoleBody(Object):
+class RoleBody(Loose):
     """A new role."""
 
     name = needed()
-    note = Text()
+    note = text()
 
 
 class RoleChangeBody(RoleBody):
     """A changed role."""
 
-    id = whole(required=True)
+    id = Whole(required=True)
 
 
-class TeamBody(Object):
+class TeamBody(Loose):
     """A team."""
 
     name = needed()
-    note = Text()
+    note = text()
 
 
-class IdsBody(Object):
+class IdsBody(Loose):
     """Ids of objects."""
 
     ids = ids()
@@ -157,58 +131,58 @@ class IdsBody(Object):
 PERM_FLAG = validate.OneOf(("ro", "rw"), error="got {input!r}, expected 'ro' or 'rw'")
 
 
-class GroupTeamBody(Object):
+class GroupTeamBody(Loose):
     """A team to bind to a new business group."""
 
-    user_group_id = whole(required=True)
+    user_group_id = Whole(required=True)
     perm_flag = fields.String(required=True, validate=PERM_FLAG)
 
 
 class GroupMemberBody(GroupTeamBody):
     """A team to bind to a business group that exists."""
 
-    busi_group_id = whole(required=True)
+    busi_group_id = Whole(required=True)
 
 
-class GroupUnbindBody(Object):
+class GroupUnbindBody(Loose):
     """A team to take off a business group."""
 
-    busi_group_id = whole(required=True)
-    user_group_id = whole(required=True)
+    busi_group_id = Whole(required=True)
+    user_group_id = Whole(required=True)
 
 
-class GroupBody(Object):
+class GroupBody(Loose):
     """A business group."""
 
     name = needed()
-    label_enable = whole(load_default=0, validate=validate.OneOf((0, 1), error="got {input}, expected 0 or 1"))
-    label_value = Text()
+    label_enable = Whole(load_default=0, validate=validate.OneOf((0, 1), error="got {input}, expected 0 or 1"))
+    label_value = text()
 
 
 class NewGroupBody(GroupBody):
     """A new business group with its teams."""
 
-    members = fields.List(fields.Nested(GroupTeamBody), load_default=list, allow_none=True)
+    members = fields.List(fields.Nested(GroupTeamBody), load_default=list)
 
 
-class ConfigBody(Object):
+class ConfigBody(Loose):
     """A setting."""
 
     ckey = fields.String(required=True, validate=(validate.Length(min=1, error="required"), at_most(191)))
-    cval = Text()
+    cval = text()
 
 
 class ConfigRowBody(ConfigBody):
     """A new row of the settings."""
 
-    note = Text(validate=at_most(1024))
-    external = whole(load_default=0, validate=validate.OneOf((0, 1), error="got {input}, expected 0 or 1"))
+    note = fields.String(load_default="", validate=at_most(1024))
+    external = Whole(load_default=0, validate=validate.OneOf((0, 1), error="got {input}, expected 0 or 1"))
 
 
-class ConfigChangeBody(Object):
+class ConfigChangeBody(Loose):
     """A changed row of the settings; empty fields stay."""
 
-    id = whole(required=True)
+    id = Whole(required=True)
     ckey = fields.String(validate=at_most(191))
     cval = fields.String()
     note = fields.String(validate=at_most(1024))

@@ -14,15 +14,13 @@ from tocsin.alerting.points import Point
 from tocsin.alerting.relabel import relabelled
 from tocsin.alerting.units import formatted, plain_number
 from tocsin.events.form import Event, new_event, tag_map
-from tocsin.events.template_form import for_template
 from tocsin.plugin import PluginCallError
 from tocsin.template import Mode, TemplateEngine, TemplateError
 from tocsin.template.errors import CallError
+from tocsin.template.event import ANNOTATION_VARIABLES, EVENT, RULE_VARIABLES
 from tocsin.template.functions import sample
 
 log = logging.getLogger(__name__)
-TAG_VARIABLES = (("$labels", ".TagsMap"), ("$value", ".TriggerValue"))
-TEXT_VARIABLES = (*TAG_VARIABLES, ("$annotations", ".AnnotationsJSON"))
 REFRESHED = (
     *("group_id", "cate", "rule_name", "rule_note", "rule_prod", "rule_algo", "prom_for_duration", "callbacks"),
     *("runbook_url", "notify_recovered", "notify_channels", "notify_groups"),
@@ -177,18 +175,18 @@ class EventBuilder:
         return sorted(f"{key}={value}" for key, value in found.items())
 
     def _tag_text(self, text: str, labels: Mapping[str, str]) -> str:
-        data = for_template(new_event(tags_map=labels))
+        data = EVENT.wrap(new_event(tags_map=labels))
         try:
-            return self._around.templates.render("append_tags", text, data, Mode.HTML, TAG_VARIABLES)
+            return self._around.templates.render("append_tags", text, data, Mode.HTML, ANNOTATION_VARIABLES)
         except TemplateError as error:
             return str(error)
 
     def _text(self, name: str, text: str, event: Event, extra: Mapping[str, Callable[..., Any]] | None = None) -> str:
         if "{{" not in text:
             return text
-        variables = TAG_VARIABLES if name == "annotations" else TEXT_VARIABLES
+        variables = ANNOTATION_VARIABLES if name == "annotations" else RULE_VARIABLES
         try:
-            return self._around.templates.render(name, text, for_template(event), Mode.TEXT, variables, extra)
+            return self._around.templates.render(name, text, EVENT.wrap(event), Mode.TEXT, variables, extra)
         except TemplateError as error:
             return f"failed to parse {name}: {error}"
 

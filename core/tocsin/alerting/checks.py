@@ -10,6 +10,7 @@ from tocsin.alerting.relabel import check_relabel
 from tocsin.alerting.schedule import ScheduleError, parse_schedule
 from tocsin.alerting.variables import VariableError, filled, uses_variables
 from tocsin.alerting.windows import check_windows, zone_of
+from tocsin.events.audience import is_id
 from tocsin.plugin import DatasourceType, invalid
 
 DEFAULT_CATE = "prometheus"
@@ -62,7 +63,7 @@ def check_rule(rule: Rule, types: Types) -> None:
     _check_name(rule["name"])
     zone_of(rule["time_zone"])
     _check_tags(rule["append_tags"])
-    if not all(team.isdigit() for team in rule["notify_groups"]):
+    if not all(is_id(team) for team in rule["notify_groups"]):
         raise invalid(f"NotifyGroups({' '.join(rule['notify_groups'])}) invalid")
     check_windows(rule["enable_stimes"], rule["enable_etimes"], rule["enable_days_of_weeks"])
     if rule["cron_pattern"].strip():

@@ -115,7 +115,7 @@ def expanded(match: Any, template: str) -> str:
         name = found.group(1) or found.group(2)
         try:
             return match.group(int(name) if name.isdigit() else name) or ""
-        except (IndexError, KeyError):
+        except (IndexError, KeyError, ValueError, OverflowError):  # also digits that are no number for Python
             return ""
 
     return re.sub(r"\$(?:\{(\w+)\}|(\w+))", group, template)

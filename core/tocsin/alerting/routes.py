@@ -17,15 +17,15 @@ from tocsin.alerting.schemas import (
     CloneToGroupsSchema,
     CloneToHostsSchema,
     FieldsSchema,
-    IdsSchema,
     PromImportSchema,
     RelabelTestSchema,
     TryRunSchema,
 )
 from tocsin.alerting.tryrun import check_in_effect
 from tocsin.datasources.catalog import Catalog
-from tocsin.events.audience import own_groups, team_objects, visible_groups
+from tocsin.events.audience import own_groups, team_ids, team_objects, visible_groups
 from tocsin.events.search import active_per_rule, one_historical
+from tocsin.http.schemas import IdsSchema
 from tocsin.plugin import LOGIN, Body, Context, Route, group_read, group_write, invalid, page, perm
 
 VIEW, ADD, PUT, DELETE = (
@@ -166,7 +166,7 @@ def validate(ctx: Context) -> None:
     """Check the old-style notification settings of a rule: its teams need members to reach."""
     if not ctx.body["notify_channels"] or not ctx.body["notify_groups"]:
         return
-    teams = [int(team) for team in ctx.body["notify_groups"] if team.isdigit()]
+    teams = team_ids(ctx.body["notify_groups"])
     members = ctx.core.get(Directory).members_of_teams(teams)
     lacking = [
         channel
@@ -235,7 +235,7 @@ def _listed(ctx: Context, rules: Sequence[Rule]) -> list[Rule]:
     users = directory.state().users_by_name
     listed = []
     for rule in rules:
-        teams = [int(team) for team in rule["notify_groups"] if team.isdigit()]
+        teams = team_ids(rule["notify_groups"])
         author = users.get(rule["update_by"])
         listed.append(
             {

@@ -8,7 +8,8 @@ from tocsin.alerting.form import Rule
 from tocsin.alerting.membership import alive, note_beat
 from tocsin.alerting.routes import listed_with_sources
 from tocsin.alerting.rules import AlertRules
-from tocsin.alerting.schemas import BeatSchema, IdsSchema, ServiceRuleSchema
+from tocsin.alerting.schemas import BeatSchema, ServiceRuleSchema
+from tocsin.http.schemas import IdsSchema
 from tocsin.plugin import SERVICE, Body, Context, Route, invalid, service
 
 

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from tocsin.plugin import invalid
 
 START = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+WEEKDAY = re.compile(r"[0-9]{1,3}")
 LOCAL_NAMES = ("", "Local")
 
 
@@ -66,7 +67,7 @@ def windows_of(
     """Return the windows of three parallel lists; a group of days without both times restricts but never covers."""
     groups = [group for group in days if group]
     spans = tuple(
-        Window(frozenset(int(day) % 7 for day in group if day.isdigit()), start, end)
+        Window(frozenset(int(day) % 7 for day in group if WEEKDAY.fullmatch(day)), start, end)
         for group, start, end in zip(groups, starts, ends, strict=False)
     )
     return Windows(spans, bool(groups), zone)

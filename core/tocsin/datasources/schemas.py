@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from marshmallow import ValidationError, fields, validate
 
-from marshmallow import EXCLUDE, Schema, ValidationError, fields, pre_load, validate
+from tocsin.http.schemas import INT32, Loose, Whole, integer, text
 
-INT64 = validate.Range(min=-(1 << 63), max=(1 << 63) - 1)
-
-
-class Lenient(Schema):
-    """A schema that ignores what it does not know and takes null for "not sent"."""
-
-    class Meta:
-        unknown = EXCLUDE
-
-    @pre_load
-    def drop_nulls(self, data: Any, **_: Any) -> Any:
-        """Leave out members that are null."""
-        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
+COUNT = validate.Range(min=0, max=(1 << 63) - 1)
 
 
-def text(limit: int, **more: Any) -> fields.String:
-    """Return a text field of at most ``limit`` characters that defaults to empty."""
-    return fields.String(**{"load_default": "", "validate": validate.Length(max=limit), **more})
-
-
-def integer(default: int = 0, low: int = -(1 << 63)) -> fields.Integer:
-    """Return a 64-bit integer field."""
-    return fields.Integer(strict=True, load_default=default, validate=validate.Range(min=low, max=(1 << 63) - 1))
-
-
-class TlsSchema(Lenient):
+class TlsSchema(Loose):
     """``http.tls``."""
 
     skip_tls_verify = fields.Boolean(load_default=False)
@@ -44,19 +22,19 @@ class TlsSchema(Lenient):
     max_version = text(16)
 
 
-class HttpSchema(Lenient):
+class HttpSchema(Loose):
     """``http``: times in milliseconds."""
 
-    timeout = integer(low=0)
-    dial_timeout = integer(low=0)
-    max_idle_conns_per_host = integer(low=0)
+    timeout = integer(bounds=COUNT)
+    dial_timeout = integer(bounds=COUNT)
+    max_idle_conns_per_host = integer(bounds=COUNT)
     url = text(4096)
     urls = fields.List(fields.String(), load_default=list)
     headers = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
     tls = fields.Nested(TlsSchema, load_default=dict)
 
 
-class AuthSchema(Lenient):
+class AuthSchema(Loose):
     """``auth``."""
 
     basic_auth = fields.Boolean(load_default=False)
@@ -64,10 +42,10 @@ class AuthSchema(Lenient):
     basic_auth_password = text(4096)
 
 
-class UpsertSchema(Lenient):
+class UpsertSchema(Loose):
     """A datasource as created or changed."""
 
-    id = integer(low=0)
+    id = integer(bounds=COUNT)
     name = fields.String(required=True, validate=validate.Length(min=1, max=191))
     identifier = text(255)
     description = text(255)
@@ -80,11 +58,11 @@ class UpsertSchema(Lenient):
     http = fields.Nested(HttpSchema, load_default=dict)
     auth = fields.Nested(AuthSchema, load_default=dict)
     is_default = fields.Boolean(load_default=False)
-    weight = fields.Integer(strict=True, load_default=0, validate=validate.Range(min=-(1 << 31), max=(1 << 31) - 1))
+    weight = integer(bounds=INT32)
     force_save = fields.Boolean(load_default=False)
 
 
-class ListSchema(Lenient):
+class ListSchema(Loose):
     """Filters of the list."""
 
     name = text(191)
@@ -92,10 +70,10 @@ class ListSchema(Lenient):
     category = text(64)
 
 
-class DescSchema(Lenient):
+class DescSchema(Loose):
     """One datasource by id."""
 
-    id = fields.Integer(strict=True, required=True, validate=INT64)
+    id = Whole(required=True)
 
 
 class StatusSchema(DescSchema):
@@ -104,7 +82,7 @@ class StatusSchema(DescSchema):
     status = fields.String(required=True, validate=validate.OneOf(("enabled", "disabled")))
 
 
-class SelectorSchema(Lenient):
+class SelectorSchema(Loose):
     """One selector of a rule."""
 
     match_type = integer()
@@ -112,17 +90,17 @@ class SelectorSchema(Lenient):
     values = fields.List(fields.Raw(), load_default=list)
 
 
-class SelectSchema(Lenient):
+class SelectSchema(Loose):
     """Selectors to be resolved."""
 
     datasource_cate = text(64)
     datasource_queries = fields.List(fields.Nested(SelectorSchema), load_default=list)
 
 
-class DeleteSeriesSchema(Lenient):
+class DeleteSeriesSchema(Loose):
     """Series of one datasource to be deleted."""
 
-    datasource_id = fields.Integer(strict=True, required=True, validate=INT64)
+    datasource_id = Whole(required=True)
     match = fields.List(fields.String(validate=validate.Length(min=1)), required=True, validate=validate.Length(min=1))
     start = text(64)
     end = text(64)
@@ -137,37 +115,38 @@ def check_step(value: float) -> None:
         raise ValidationError(f"got {value:g}, expected seconds from {SHORTEST_STEP:g}, or 0 to let the service choose")
 
 
+POINTS = validate.Range(min=0, max=1_000_000)
 POSITIVE = validate.Range(min=0, min_inclusive=False, max=1e12)
 
 
-class RangeQuerySchema(Lenient):
+class RangeQuerySchema(Loose):
     """One range query; times in seconds."""
 
     query = fields.String(required=True, validate=validate.Length(min=1))
     start = fields.Float(required=True, validate=POSITIVE)
     end = fields.Float(required=True, validate=POSITIVE)
     step = fields.Float(load_default=0.0, validate=check_step)
-    max_points = fields.Integer(strict=True, load_default=0, validate=validate.Range(min=0, max=1_000_000))
+    max_points = integer(bounds=POINTS)
 
 
-class RangeBatchSchema(Lenient):
+class RangeBatchSchema(Loose):
     """Range queries to one datasource; ``step`` and ``max_points`` count for queries that name none."""
 
-    datasource_id = fields.Integer(strict=True, required=True, validate=INT64)
+    datasource_id = Whole(required=True)
     queries = fields.List(fields.Nested(RangeQuerySchema), required=True, validate=validate.Length(max=1000))
     step = fields.Float(load_default=0.0, validate=check_step)
-    max_points = fields.Integer(strict=True, load_default=0, validate=validate.Range(min=0, max=1_000_000))
+    max_points = integer(bounds=POINTS)
 
 
-class InstantQuerySchema(Lenient):
+class InstantQuerySchema(Loose):
     """One instant query."""
 
     query = fields.String(required=True, validate=validate.Length(min=1))
     time = fields.Float(required=True, validate=POSITIVE)
 
 
-class InstantBatchSchema(Lenient):
+class InstantBatchSchema(Loose):
     """Instant queries to one datasource."""
 
-    datasource_id = fields.Integer(strict=True, required=True, validate=INT64)
+    datasource_id = Whole(required=True)
     queries = fields.List(fields.Nested(InstantQuerySchema), required=True, validate=validate.Length(max=1000))

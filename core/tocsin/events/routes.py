@@ -7,15 +7,16 @@ from typing import Any
 
 from tocsin.access.directory import Directory
 from tocsin.events import cards, search, views
-from tocsin.events.audience import own_groups, team_objects
+from tocsin.events.audience import is_id, own_groups, team_ids, team_objects
 from tocsin.events.audience import visible_groups as readable_groups
 from tocsin.events.cleaning import HistoryCleaner
 from tocsin.events.form import Event, active_form, history_form
-from tocsin.events.schemas import EventIdsSchema, HistoryDeleteSchema, IdsSchema, ViewSchema
+from tocsin.events.schemas import EventIdsSchema, HistoryDeleteSchema, ViewSchema
 from tocsin.events.search import FUTURE, Cursor, EventFilter
-from tocsin.events.template_form import for_template
+from tocsin.http.schemas import IdsSchema
 from tocsin.plugin import ADMIN, ANONYMOUS, LOGIN, Body, Context, Route, forbidden, invalid, page, perm
 from tocsin.template import TemplateEngine, TemplateError
+from tocsin.template.event import EVENT
 
 
 def routes(*, open_details: bool) -> list[Route]:
@@ -71,7 +72,7 @@ def template_title(rule: str) -> cards.Title:
 
     def title(event: Event) -> str:
         try:
-            return engine.render("card title", rule, for_template(event))
+            return engine.render("card title", rule, EVENT.wrap(event))
         except TemplateError as error:
             return f"failed to execute card title: {error}"
 
@@ -203,9 +204,7 @@ def event_filter(ctx: Context, *, ids: tuple[int, ...] = (), severities: tuple[i
         words=tuple(ctx.query("query").split()),
         prods=_items(ctx.query("prods") or ctx.query("rule_prods")),
         cates=() if cates == "$all" else _items(cates),
-        datasource_ids=tuple(
-            int(i) if i.isdigit() else 0 for i in ctx.query("datasource_ids").replace(",", " ").split()
-        ),
+        datasource_ids=tuple(int(i) if is_id(i) else 0 for i in ctx.query("datasource_ids").replace(",", " ").split()),
         rule_id=ctx.query_int("rid", 0),
         group_id=group,
         groups=groups,
@@ -237,7 +236,7 @@ def shown_active(ctx: Context, events: list[Event]) -> list[Event]:
 
 def teams_of(ctx: Context, event: Event) -> list[dict[str, Any]]:
     """Return the team objects of an event's legacy ``notify_groups``."""
-    wanted = [int(team) for team in event.get("notify_groups", ()) if team.isdigit()]
+    wanted = team_ids(event.get("notify_groups", ()))
     return team_objects(ctx.core.get(Directory), wanted) if wanted else []
 
 

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-from marshmallow import EXCLUDE, INCLUDE, Schema, fields, validate
+from marshmallow import INCLUDE, Schema, fields, validate
+
+from tocsin.http.schemas import INT32, Loose, Whole, ids, integer, text, texts, truth
 
 
-class _Loose(Schema):
-    class Meta:
-        unknown = EXCLUDE
-
-
-class IdsSchema(_Loose):
-    """``{"ids": [1, 2]}``."""
-
-    ids = fields.List(fields.Integer(strict=True), load_default=list, allow_none=True)
-
-
-class EventIdsSchema(_Loose):
+class EventIdsSchema(Loose):
     """The optional body of ``POST /alert-cur-events/list``."""
 
-    event_ids = fields.List(fields.Integer(strict=True), load_default=list, allow_none=True)
+    event_ids = ids()
 
 
-class HistoryDeleteSchema(_Loose):
+class HistoryDeleteSchema(Loose):
     """What ``DELETE /alert-his-events`` removes."""
 
-    timestamp = fields.Integer(strict=True, load_default=0)
-    severities = fields.List(fields.Integer(strict=True), load_default=list, allow_none=True)
+    timestamp = integer()
+    severities = fields.List(Whole(), load_default=list)
 
 
-class ViewSchema(_Loose):
+class ViewSchema(Loose):
     """An aggregation view."""
 
-    id = fields.Integer(strict=True, load_default=0)
-    name = fields.String(load_default="")
-    rule = fields.String(load_default="")
-    cate = fields.Integer(strict=True, load_default=1)
+    id = integer()
+    name = text(128)
+    rule = text(2048)
+    cate = integer(1, INT32)
 
 
 class EventSchema(Schema):
@@ -45,18 +36,18 @@ class EventSchema(Schema):
         unknown = INCLUDE
 
     hash = fields.String(required=True, validate=validate.Length(1, 64))
-    rule_id = fields.Integer(strict=True, required=True, validate=validate.Range(1))
-    datasource_id = fields.Integer(strict=True, load_default=0)
-    group_id = fields.Integer(strict=True, load_default=0)
-    severity = fields.Integer(strict=True, load_default=0)
-    trigger_time = fields.Integer(strict=True, load_default=0)
-    last_eval_time = fields.Integer(strict=True, load_default=0)
-    last_sent_time = fields.Integer(strict=True, load_default=0)
-    notify_cur_number = fields.Integer(strict=True, load_default=0)
-    cate = fields.String(load_default="", validate=validate.Length(max=128))
-    rule_prod = fields.String(load_default="", validate=validate.Length(max=255))
-    rule_name = fields.String(load_default="")
-    is_recovered = fields.Boolean(load_default=False, truthy={True}, falsy={False})
-    tags = fields.List(fields.String(), load_default=list)
+    rule_id = Whole(validate.Range(1, (1 << 31) - 1), required=True)
+    datasource_id = integer(bounds=INT32)
+    group_id = integer(bounds=INT32)
+    severity = integer(bounds=INT32)
+    trigger_time = integer()
+    last_eval_time = integer()
+    last_sent_time = integer()
+    notify_cur_number = integer(bounds=INT32)
+    cate = text(128)
+    rule_prod = text(255)
+    rule_name = text()
+    is_recovered = truth()
+    tags = texts()
     annotations = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
-    notify_rule_ids = fields.List(fields.Integer(strict=True), load_default=list, allow_none=True)
+    notify_rule_ids = fields.List(Whole(), load_default=list, allow_none=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tocsin.events import routes, search
+from tocsin.events.audience import is_id
 from tocsin.events.form import DEFAULTS, Event, active_form, new_event, tag_map
 from tocsin.events.journal import Change, EventJournal, Kind, active_events
 from tocsin.events.schemas import EventSchema
@@ -26,7 +27,7 @@ def service_rows() -> list[Route]:
 def of_rule(ctx: Context) -> Any:
     """The active events of a rule on a datasource, for an engine that takes the rule over."""
     rule, source = ctx.query_required("rid"), ctx.query_required("dsid")
-    if not rule.isdigit() or not source.isdigit():
+    if not is_id(rule) or not is_id(source):
         raise invalid(f"rid and dsid: got {rule!r} and {source!r}, expected numbers")
     return [active_form(event) for event, _ in active_events(int(rule), int(source))]
 

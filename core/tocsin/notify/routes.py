@@ -9,6 +9,7 @@ from tocsin.access.directory import Directory
 from tocsin.events.audience import visible_groups
 from tocsin.events.form import Event
 from tocsin.events.search import historical_by_ids, one_historical
+from tocsin.http.schemas import IdsSchema
 from tocsin.notify import records, schemas
 from tocsin.notify.channels import NO_PARAMS, Channels
 from tocsin.notify.rules import NotifyRules
@@ -17,7 +18,7 @@ from tocsin.notify.trials import Trials
 from tocsin.plugin import ANONYMOUS, LOGIN, SERVICE, Body, Context, Route, forbidden, invalid, page, perm, service
 
 RULES, CHANNELS, TEMPLATES = "/notification-rules", "/notification-channels", "/notification-templates"
-IDS = Body(schemas.IdsSchema, name="models.IdsForm")
+IDS = Body(IdsSchema, name="models.IdsForm")
 
 
 def page_rows(*, open_records: bool) -> Iterable[Route]:

@@ -2,61 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from marshmallow import fields, validate
 
-from marshmallow import EXCLUDE, Schema, ValidationError, fields, pre_load, validate
+from tocsin.http.schemas import INT32, ROW_ID, Loose, Whole, identifier, ids, integer, text, truth
 
-SMALL = validate.Range(min=-(1 << 31), max=(1 << 31) - 1)
-ROW_ID = validate.Range(min=0, max=(1 << 31) - 1)
 EVENT_ID = validate.Range(min=0, max=(1 << 63) - 1)
-
-
-class Loose(Schema):
-    """Ignores what it does not know, takes null for "not sent" and does not take ``true`` for 1."""
-
-    class Meta:
-        unknown = EXCLUDE
-
-    @pre_load
-    def only_given(self, data: Any, **_: Any) -> Any:
-        """Leave out members that are null; refuse truth values where numbers are expected."""
-        if not isinstance(data, dict):
-            return data
-        for name, value in data.items():
-            if isinstance(value, bool) and isinstance(self.fields.get(name), fields.Integer):
-                raise ValidationError("Not a valid integer.", name)
-        return {name: value for name, value in data.items() if value is not None}
-
-
-def integer(default: int = 0) -> fields.Integer:
-    """Return a field for a 32-bit integer."""
-    return fields.Integer(strict=True, load_default=default, validate=SMALL)
-
-
-def identifier(bounds: validate.Range = ROW_ID) -> fields.Integer:
-    """Return a field for an id."""
-    return fields.Integer(strict=True, load_default=0, validate=bounds)
-
-
-def text(limit: int = 0) -> fields.String:
-    """Return a text field, of at most ``limit`` characters when that is not 0."""
-    return fields.String(load_default="", validate=validate.Length(max=limit) if limit else None)
-
-
-def truth() -> fields.Boolean:
-    """Return a field for ``true`` and ``false``, nothing else."""
-    return fields.Boolean(load_default=False, truthy={True}, falsy={False})
-
-
-def ids(bounds: validate.Range = ROW_ID) -> fields.List[Any]:
-    """Return a field for a list of ids."""
-    return fields.List(fields.Integer(strict=True, validate=bounds), load_default=list)
-
-
-class IdsSchema(Loose):
-    """``{"ids": [1, 2]}``."""
-
-    ids = ids()
 
 
 class FilterSchema(Loose):
@@ -73,7 +23,7 @@ class TimeRangeSchema(Loose):
 
     start = text()
     end = text()
-    week = fields.List(fields.Integer(strict=True), load_default=list)
+    week = fields.List(Whole(), load_default=list)
 
 
 class NotifyConfigSchema(Loose):
@@ -83,7 +33,7 @@ class NotifyConfigSchema(Loose):
     template_id = identifier()
     params = fields.Dict(keys=fields.String(), load_default=dict)
     type = text()
-    severities = fields.List(fields.Integer(strict=True), load_default=list)
+    severities = fields.List(Whole(), load_default=list)
     time_ranges = fields.List(fields.Nested(TimeRangeSchema), load_default=list)
     label_keys = fields.List(fields.Nested(FilterSchema), load_default=list)
     attributes = fields.List(fields.Nested(FilterSchema), load_default=list)
@@ -102,7 +52,7 @@ class NotifyRuleSchema(Loose):
     name = text(255)
     description = text(65_535)
     enable = truth()
-    user_group_ids = ids()
+    user_group_ids = ids(ROW_ID)
     pipeline_configs = fields.List(fields.Nested(PipelineConfigSchema), load_default=None)
     notify_configs = fields.List(fields.Nested(NotifyConfigSchema), load_default=list)
     extra_config = fields.Raw(load_default=None)
@@ -146,7 +96,7 @@ class ChannelSchema(Loose):
     param_config = fields.Nested(ParamConfigSchema, load_default=None)
     request_type = text(64)
     request_config = fields.Dict(keys=fields.String(), load_default=None)
-    weight = integer()
+    weight = integer(bounds=INT32)
 
 
 class TemplateSchema(Loose):
@@ -156,10 +106,10 @@ class TemplateSchema(Loose):
     name = text()
     ident = text(191)
     content = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
-    user_group_ids = ids()
+    user_group_ids = ids(ROW_ID)
     notify_channel_ident = text(128)
-    private = integer()
-    weight = integer()
+    private = integer(bounds=INT32)
+    weight = integer(bounds=INT32)
 
 
 class RuleTestSchema(Loose):
@@ -205,7 +155,7 @@ class RecordSchema(Loose):
     event_id = identifier(EVENT_ID)
     sub_id = identifier(EVENT_ID)
     channel = text(255)
-    status = fields.Integer(strict=True, required=True, validate=validate.OneOf((1, 2, 3)))
+    status = Whole(required=True, validate=validate.OneOf((1, 2, 3)))
     target = text(65_535)
     details = text(65_535)
     created_at = identifier(EVENT_ID)

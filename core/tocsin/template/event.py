@@ -51,6 +51,7 @@ TARGET = StructType(
 UNIT_VALUE = StructType(
     "UnitValue", _fields(Value=("value", 0.0), Unit=("unit", ""), Text=("text", ""), Stat=("stat", 0.0))
 )
+NOTIFY_RULE = StructType("EventNotifyRule", _fields(Id=("id", 0), Name=("name", "")))
 RECOVER_CONFIG = StructType("RecoverConfig", _fields(JudgeType=("judge_type", 0), RecoverExp=("recover_exp", "")))
 
 
@@ -138,7 +139,6 @@ EVENT = StructType(
         NotifyRuleId=("notify_rule_id", 0),
         NotifyRuleName=("notify_rule_name", ""),
         NotifyVersion=("notify_version", 0),
-        NotifyRules=("notify_rules", ()),
         RecoverTime=("recover_time", 0),
     )
     | {
@@ -148,6 +148,7 @@ EVENT = StructType(
         "Target": Field("target", None, TARGET),
         "NotifyUsersObj": Field("notify_users_obj", (), USER),
         "NotifyGroupsObj": Field("notify_groups_obj", (), TEAM),
+        "NotifyRules": Field("notify_rules", (), NOTIFY_RULE),
         "TriggerValuesJson": Field("trigger_values_json", TRIGGER_VALUES.wrap({}), TRIGGER_VALUES),
         "RecoverConfig": Field("recover_config", RECOVER_CONFIG.wrap({}), RECOVER_CONFIG),
     },

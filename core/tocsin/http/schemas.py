@@ -1,0 +1,88 @@
+"""The base of request bodies and the fields that all of them share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marshmallow import EXCLUDE, Schema, fields, pre_load, validate
+
+INT64 = validate.Range(min=-(1 << 63), max=(1 << 63) - 1)
+"""What a 64-bit column or parameter holds."""
+INT32 = validate.Range(min=-(1 << 31), max=(1 << 31) - 1)
+"""What an ordinary integer column holds."""
+ROW_ID = validate.Range(min=0, max=(1 << 31) - 1)
+"""Ids of configuration objects; 0 means none."""
+MOST_IDS = 50_000
+"""Ids that one request may name: as many as a list of events shows at once."""
+
+
+class Loose(Schema):
+    """Ignores what it does not know and takes null for "not sent"."""
+
+    class Meta:
+        unknown = EXCLUDE
+
+    @pre_load
+    def only_given(self, data: Any, **_: Any) -> Any:
+        """Leave out members that are null, but for required ones, whose error is then about what was sent."""
+        if not isinstance(data, dict):
+            return data
+        needed = {field.data_key or name for name, field in self.fields.items() if field.required}
+        return {name: value for name, value in data.items() if value is not None or name in needed}
+
+
+class Whole(fields.Integer):
+    """A JSON number without fraction that a database can hold; ``true``, for Python a one, is none."""
+
+    def __init__(self, bounds: validate.Range = INT64, **more: Any) -> None:
+        super().__init__(strict=True, **{"validate": bounds, **more})
+
+    def _deserialize(self, value: Any, *arguments: Any, **more: Any) -> Any:
+        if isinstance(value, bool):
+            raise self.make_error("invalid", input=value)
+        return super()._deserialize(value, *arguments, **more)
+
+
+def integer(default: int = 0, bounds: validate.Range = INT64) -> Whole:
+    """Return a field for an integer that may be left out."""
+    return Whole(bounds, load_default=default)
+
+
+def identifier(bounds: validate.Range = ROW_ID) -> Whole:
+    """Return a field for an id; 0 when it is left out."""
+    return Whole(bounds, load_default=0)
+
+
+def ids(bounds: validate.Range = INT64) -> fields.List[Any]:
+    """Return a field for a list of ids."""
+    return fields.List(Whole(bounds), load_default=list, validate=validate.Length(max=MOST_IDS))
+
+
+def text(limit: int = 0, default: str = "") -> fields.String:
+    """Return a text field, of at most ``limit`` characters when that is not 0."""
+    return fields.String(load_default=default, validate=validate.Length(max=limit) if limit else None)
+
+
+def texts() -> fields.List[str]:
+    """Return a field for a list of texts."""
+    return fields.List(fields.String(), load_default=list)
+
+
+class Truth(fields.Boolean):
+    """``true`` or ``false``, nothing that means them."""
+
+    def _deserialize(self, value: Any, *arguments: Any, **more: Any) -> Any:
+        if not isinstance(value, bool):
+            raise self.make_error("invalid", input=value)
+        return value
+
+
+def truth() -> Truth:
+    """Return a field for a truth value that may be left out."""
+    return Truth(load_default=False)
+
+
+class IdsSchema(Loose):
+    """``{"ids": [1, 2]}``."""
+
+    ids = ids()
