@@ -5,8 +5,9 @@
 The center runs with the settings of `etc/`: HTTP workers, alert engine and embedded store. The others are Debian's, with
 an empty configuration; vmagent writes to that Prometheus. All run at once, in one run on one machine. Memory is read from
 /proc after `--settle` seconds: RSS counts a page in every process that has it, USS counts pages that no other process has,
-PSS divides a page among the processes that share it, so that PSS adds up to what the machine gives. CPU time is what the
-following `--seconds` take, scaled to a minute.
+PSS divides a page among the processes that share it, so that PSS adds up to what the machine gives, provided that no other
+copy of these programs runs on it; the others are one process each and are compared by RSS. CPU time is what the following
+`--seconds` take, scaled to a minute.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ def report(rows: list[Row]) -> None:
     if others:
         theirs = total("both", others)
         print(
-            f"tocsin / (prometheus + vmagent): PSS {ours.pss / theirs.pss:.2f}, USS {ours.uss / theirs.uss:.2f}, "
+            f"tocsin / (prometheus + vmagent): memory {ours.pss / theirs.rss:.2f} (PSS of many processes by RSS of two), "
             f"CPU {ours.cpu / max(theirs.cpu, 1e-9):.2f}"
         )
 
