@@ -58,7 +58,8 @@ def test_what_is_very_long_is_not_kept():
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.binary(max_size=40)), max_size=200))
 def test_a_set_is_what_was_put_last_or_nothing(puts):
-    sets, model = LabelSets(max_bytes=2000), {}
+    sets = LabelSets(max_bytes=2000)
+    model: dict[str, bytes] = {}
     for number, labels in puts:
         key = str(number)
         found = sets.get(key)

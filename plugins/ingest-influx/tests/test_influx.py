@@ -199,7 +199,7 @@ def test_with_the_client_of_version_2(served: ServedGateway, client2: InfluxDBCl
     with pytest.warns(DeprecationWarning, match="deprecated"):
         assert client2.health().status == "pass"
     point = (
-        Point("my measurement")  # type: ignore[no-untyped-call]
+        Point("my measurement")
         .tag("host", "web 01")
         .tag("path", "a=b,c")
         .field("temp", 25.5)
