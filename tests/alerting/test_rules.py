@@ -287,6 +287,43 @@ groups:
     assert err(world.app.root.post(path, {"payload": "x"})).startswith("json body invalid: datasource_queries")
 
 
+NESTED = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [" + ", ".join([f"*a{i - 1}"] * 9) + "]" for i in range(1, 9))])
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        (NESTED + "\nalert: *a8", "invalid yaml format: more than 16 aliases"),
+        ("[" * 5000, "invalid yaml format: nested too deeply"),
+        ("alert: 2001-99-99", "invalid yaml format: month must be in 1..12"),
+        ("alert: [x]", "alert: got list, expected a text"),
+        ("alert: a\nlabels: [x]", "labels: got list, expected a mapping of texts"),
+        ("alert: a\nannotations: {k: {}}", "annotations.k: got dict, expected a text"),
+        ("groups: [{rules: 5}]", "rules: got int, expected a list"),
+        ("alert: a\nfor: 9999999999999999999h", "payload: 0.prom_for_duration: Must be"),
+    ],
+)
+def test_rule_files_that_are_none_are_refused(world, payload: str, message: str) -> None:
+    path = f"/api/svc/busi-group/{world.group}/alert-rules/import-prom-rule"
+    assert err(world.app.root.post(path, {"payload": payload, "datasource_queries": EVERYWHERE})).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"enable_stimes": 5},
+        {"notify_rule_ids": ["x"]},
+        {"append_tags": [1]},
+        {"callbacks": [{}]},
+        {"disabled": 1 << 63},
+    ],
+)
+def test_fields_of_another_type_are_refused(world, changed: dict[str, Any]) -> None:
+    add(world, body())
+    answer = fields(world, [only(world)["id"]], changed)
+    assert err(answer).startswith(f"fields: {next(iter(changed))}"), err(answer)
+
+
 def test_clone_to_groups(world) -> None:
     other = world.busi_group("Other")
     add(world, body("a"))

@@ -18,6 +18,24 @@ SEVERITY_NAMES = {
 }
 SEVERITY_OF = {name: severity for severity, names in SEVERITY_NAMES.items() for name in names}
 DEFAULT_SEVERITY = 2
+MOST_ALIASES = 16
+"""References to earlier parts that a file may have: nested in each other they multiply."""
+
+
+class RuleFileLoader(yaml.SafeLoader):
+    """Reads plain values; refuses a small text that would unfold into more than fits the memory."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._aliases = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Compose the next node, counting those that are references."""
+        if self.check_event(yaml.AliasEvent):
+            self._aliases += 1
+            if self._aliases > MOST_ALIASES:
+                raise yaml.MarkedYAMLError(problem=f"more than {MOST_ALIASES} aliases")
+        return super().compose_node(parent, index)
 
 
 def rules_of(payload: str, datasource_queries: Sequence[Mapping[str, Any]], disabled: int) -> list[dict[str, Any]]:
@@ -27,8 +45,10 @@ def rules_of(payload: str, datasource_queries: Sequence[Mapping[str, Any]], disa
     if disabled not in (0, 1):
         raise invalid(f"disabled: got {disabled}, expected 0 or 1")
     try:
-        document = yaml.safe_load(payload)
-    except yaml.YAMLError as error:
+        document = yaml.load(payload, RuleFileLoader)  # noqa: S506 - a safe loader
+    except RecursionError:
+        raise invalid("invalid yaml format: nested too deeply") from None
+    except (yaml.YAMLError, ValueError) as error:
         raise invalid(f"invalid yaml format: {error}") from None
     return [
         _converted(rule, interval, datasource_queries, disabled)
@@ -42,8 +62,10 @@ def _alerts(document: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(document, dict) and isinstance(document.get("groups"), list):
         for group in document["groups"]:
             if isinstance(group, dict):
-                for rule in group.get("rules") or ():
-                    yield group.get("interval"), rule
+                rules = group.get("rules") or []
+                if not isinstance(rules, list):
+                    raise invalid(f"rules: got {type(rules).__name__}, expected a list")
+                yield from ((group.get("interval"), rule) for rule in rules)
     elif isinstance(document, list):
         yield from ((None, rule) for rule in document)
     elif isinstance(document, dict) and (document.get("alert") or document.get("record")):
@@ -55,28 +77,44 @@ def _alerts(document: Any) -> Iterator[tuple[Any, Any]]:
 def _converted(
     rule: dict[str, Any], interval: Any, datasource_queries: Sequence[Mapping[str, Any]], disabled: int
 ) -> dict[str, Any]:
-    labels = {str(key): str(value) for key, value in (rule.get("labels") or {}).items()}
+    labels = _texts(rule, "labels")
     severity = SEVERITY_OF.get(labels.pop("severity", "").lower(), DEFAULT_SEVERITY)
-    annotations = {str(key): str(value) for key, value in (rule.get("annotations") or {}).items()}
     return {
-        "name": str(rule["alert"]),
+        "name": _text(rule["alert"], "alert"),
         "cate": "prometheus",
         "prod": "metric",
         "datasource_queries": list(datasource_queries),
         "disabled": disabled,
-        "rule_config": {"queries": [{"prom_ql": str(rule.get("expr") or ""), "severity": severity}]},
+        "rule_config": {"queries": [{"prom_ql": _text(rule.get("expr") or "", "expr"), "severity": severity}]},
         "prom_for_duration": _seconds(rule.get("for")),
         "cron_pattern": f"@every {_seconds(interval)}s",
         "append_tags": [f"{key}={value}".replace(" ", "") for key, value in labels.items()],
-        "annotations": annotations,
+        "annotations": _texts(rule, "annotations"),
         "notify_recovered": 1,
         "notify_repeat_step": 60,
         "notify_version": 1,
     }
 
 
-def _seconds(text: Any) -> int:
+def _texts(rule: Mapping[str, Any], member: str) -> dict[str, str]:
+    found = rule.get(member) or {}
+    if not isinstance(found, dict):
+        raise invalid(f"{member}: got {type(found).__name__}, expected a mapping of texts")
+    return {_text(key, member): _text(value, f"{member}.{key}") for key, value in found.items()}
+
+
+def _text(value: Any, where: str) -> str:
+    """Return a plain value as text; structures are refused, since their text may be far larger than the file."""
+    if isinstance(value, dict | list | tuple | set):
+        raise invalid(f"{where}: got {type(value).__name__}, expected a text")
     try:
-        return int(parse_duration(str(text or ""))) or DEFAULT_SECONDS
+        return str(value)
+    except ValueError:
+        raise invalid(f"{where}: got a number with too many digits, expected a text") from None
+
+
+def _seconds(value: Any) -> int:
+    try:
+        return int(parse_duration(_text(value or "", "duration"))) or DEFAULT_SECONDS
     except ScheduleError:
         return DEFAULT_SECONDS

@@ -25,7 +25,7 @@ from tocsin.alerting.tryrun import check_in_effect
 from tocsin.datasources.catalog import Catalog
 from tocsin.events.audience import own_groups, team_ids, team_objects, visible_groups
 from tocsin.events.search import active_per_rule, one_historical
-from tocsin.http.schemas import IdsSchema
+from tocsin.http.schemas import IdsSchema, checked
 from tocsin.plugin import LOGIN, Body, Context, Route, group_read, group_write, invalid, page, perm
 
 VIEW, ADD, PUT, DELETE = (
@@ -102,7 +102,7 @@ def bring_in(ctx: Context) -> Any:
 def import_prom(ctx: Context) -> Any:
     """Create rules from a Prometheus rule file."""
     found = prom_import.rules_of(ctx.body["payload"], ctx.body["datasource_queries"], ctx.body["disabled"])
-    given = AlertRuleSchema(many=True).load(found)
+    given = checked(AlertRuleSchema(), found, "payload", many=True)
     return ctx.core.get(AlertRules).create(ctx.param_int("id"), given, ctx.operator)
 
 
@@ -121,6 +121,7 @@ def change_fields(ctx: Context) -> None:
     _require_groups(ctx, found, write=True)
     for rule in found:
         edits.apply_edit(rule, ctx.body["action"], fields)
+        checked(AlertRuleSchema(), rule, "fields")
         rules.save(rule, ctx.operator)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from marshmallow import fields, validate
 
-from tocsin.http.schemas import INT32, Loose, Whole, ids, integer, text, texts, truth
+from tocsin.http.schemas import INT32, Loose, ids, integer, text, texts, truth
 
 
 class DatasourceQuerySchema(Loose):

@@ -10,7 +10,7 @@ from marshmallow import ValidationError
 
 from tocsin.datasources.queries import as_api_error
 from tocsin.datasources.records import AUTH_DEFAULTS, with_http_defaults
-from tocsin.http.chain import first_fault
+from tocsin.http.schemas import first_fault
 from tocsin.plugin import DatasourceConfig, DatasourceType, PluginCallError, check_url, invalid
 
 if TYPE_CHECKING:

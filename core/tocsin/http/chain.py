@@ -7,11 +7,10 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from marshmallow import ValidationError
-
 from tocsin.http.access import AGENTS_ONLY, Need
 from tocsin.http.context import Context, Guard
 from tocsin.http.errors import ApiError, forbidden, invalid, unauthorized
+from tocsin.http.schemas import checked
 
 if TYPE_CHECKING:
     from tocsin.http.routes import Body, Route
@@ -126,10 +125,7 @@ def _body(spec: Body) -> Guard:
             return
         context.body = _typed(spec, context.json())
         if schema is not None:
-            try:
-                context.body = schema.load(context.body, many=spec.many)
-            except ValidationError as error:
-                raise invalid("json body invalid: " + first_fault(error.messages)) from None
+            context.body = checked(schema, context.body, many=spec.many)
 
     return check
 
@@ -150,17 +146,6 @@ def _mismatch(value: Any, wanted: str) -> ApiError:
     names = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
     kind = names.get(type(value), "number")
     return invalid(f"json body invalid: json: cannot unmarshal {kind} into Go value of type {wanted}")
-
-
-def first_fault(messages: Any, path: str = "") -> str:
-    """Return the first complaint of a marshmallow error with the path of its field."""
-    if isinstance(messages, dict):
-        name, inner = next(iter(messages.items()))
-        where = path if name == "_schema" else (f"{path}.{name}" if path else str(name))
-        return first_fault(inner, where)
-    if isinstance(messages, list):
-        return first_fault(messages[0], path)
-    return f"{path}: {messages}" if path else str(messages)
 
 
 _GUARDS: dict[Need, Callable[[str], Guard]] = {

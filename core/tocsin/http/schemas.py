@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from marshmallow import EXCLUDE, Schema, fields, pre_load, validate
+from marshmallow import EXCLUDE, Schema, ValidationError, fields, pre_load, validate
+
+from tocsin.http.errors import invalid
 
 INT64 = validate.Range(min=-(1 << 63), max=(1 << 63) - 1)
 """What a 64-bit column or parameter holds."""
@@ -86,3 +88,22 @@ class IdsSchema(Loose):
     """``{"ids": [1, 2]}``."""
 
     ids = ids()
+
+
+def checked(schema: Schema, value: Any, what: str = "json body invalid", *, many: bool = False) -> Any:
+    """Return ``value`` as a schema takes it; raise ``invalid`` with the first complaint after ``what``."""
+    try:
+        return schema.load(value, many=many)
+    except ValidationError as error:
+        raise invalid(f"{what}: {first_fault(error.messages)}") from None
+
+
+def first_fault(messages: Any, path: str = "") -> str:
+    """Return the first complaint of a marshmallow error with the path of its field."""
+    if isinstance(messages, dict):
+        name, inner = next(iter(messages.items()))
+        where = path if name == "_schema" else (f"{path}.{name}" if path else str(name))
+        return first_fault(inner, where)
+    if isinstance(messages, list):
+        return first_fault(messages[0], path)
+    return f"{path}: {messages}" if path else str(messages)

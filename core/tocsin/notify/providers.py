@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from marshmallow import ValidationError
 
-from tocsin.http.chain import first_fault
+from tocsin.http.schemas import first_fault
 from tocsin.plugin import ChannelType, invalid
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from marshmallow import ValidationError
 from tocsin.access.directory import Directory
 from tocsin.alerting.rules import AlertRules
 from tocsin.http.access import COLLECTOR
-from tocsin.http.chain import first_fault
+from tocsin.http.schemas import first_fault
 from tocsin.plugin import (
     GZIP,
     SERVICE,
