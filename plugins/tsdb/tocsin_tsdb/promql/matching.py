@@ -39,8 +39,7 @@ def match(node: nodes.Binary, left: Frame, right: Frame, key: Key, apply: Apply,
             labels, ids = labels + extra[0], np.concatenate((ids, extra[1]))
             met, values = np.concatenate((met, extra[2])), np.concatenate((values, extra[3]))
             present = np.concatenate((present, extra[4]))
-    grouped = node.matching.group is not None
-    _check_unique(labels, ids, present if grouped else met, grouped=grouped)
+    _check_unique(labels, ids, met, grouped=node.matching.group is not None)
     return merge_same_labels(labels, values, present)
 
 
@@ -90,10 +89,10 @@ def _check_one_side(node: nodes.Binary, one: Frame, ids: Int64Array, keys: list[
     )
 
 
-def _check_unique(labels: list[Labels], ids: Int64Array, present: BoolArray, *, grouped: bool) -> None:
+def _check_unique(labels: list[Labels], ids: Int64Array, met: BoolArray, *, grouped: bool) -> None:
     """Raise ExecutionError if two results of one match group cannot be told apart at some step.
 
-    Without grouping a group may meet only once, whether or not a comparison lets the result through.
+    What counts is that two elements met there, whether or not a comparison lets the result through.
     """
     if len(np.unique(ids)) == len(ids):
         return
@@ -102,8 +101,8 @@ def _check_unique(labels: list[Labels], ids: Int64Array, present: BoolArray, *, 
     index = [places.setdefault(each, len(places)) for each in keys]
     if len(places) == len(labels):
         return
-    counts = np.zeros((len(places), present.shape[1]), dtype=np.int64)
-    np.add.at(counts, np.array(index), present)
+    counts = np.zeros((len(places), met.shape[1]), dtype=np.int64)
+    np.add.at(counts, np.array(index), met)
     if (counts > 1).any():
         reason = "grouping labels must ensure unique matches"
         if not grouped:
