@@ -54,19 +54,19 @@ def parse_value(value: Any) -> float:
     raise ValueError(f"unparsable value {_shown(value)}")
 
 
-def parse_seconds(where: str, value: Any, now: float) -> int:
-    """Return Unix milliseconds for a timestamp in seconds or milliseconds; what lies in the future becomes now.
+def parse_seconds(value: Any, now: float) -> int:
+    """Return Unix seconds for a timestamp in seconds or milliseconds; none is 0, what lies in the future becomes now.
 
     Raises ``DecodeError`` for anything but an integer and :class:`ValueError` for a time that no clock shows.
     """
-    seconds: int = expect(where, value, int, "an integer, Unix seconds")
+    seconds: int = 0 if value is None else expect(".timestamp", value, int, "an integer, Unix seconds")
     if seconds > MILLISECONDS_FROM:
         seconds //= 1000
     if seconds > now + FUTURE_SECONDS:
         seconds = int(now)
     if seconds < EARLIEST_SECONDS:
         raise ValueError(f"timestamp {seconds} is out of range")
-    return seconds * 1000
+    return seconds
 
 
 def json_key(members: Any) -> bytes:
@@ -80,20 +80,26 @@ def json_key(members: Any) -> bytes:
         raise DecodeError("json body invalid: nested too deeply") from None
 
 
+class _NameError(ValueError):
+    """An object whose names cannot be those of a series."""
+
+
 class PointDecoder:
     """Decodes requests of one protocol.
 
-    ``members`` are the names of the members that ``labels`` looks at; equal ones have equal labels.
+    ``members`` are the names of the members that ``labels`` looks at; equal ones have equal labels.  Where ``labels`` raises
+    ``DecodeError`` its text begins with the place inside the object, like ``.tags``.
     """
 
     def __init__(self, members: Sequence[str], labels: Labels, *, clock: Callable[[], float] = time.time) -> None:
-        self._members, self._labels, self._clock = ("metric", *members), labels, clock
+        self._members, self._labels, self._clock = tuple(members), labels, clock
         self.sets = LabelSets()
 
     def __call__(self, request: IngestRequest) -> Decoded:
         """Decode a request, gzipped or plain; objects that cannot be taken are counted, and the first are described.
 
-        ``notes["failures"]`` holds ``(object as JSON, stage, message)`` of at most ``SHOWN_FAILURES`` of them.
+        ``notes["failures"]`` holds ``(object as JSON, stage, message)`` of at most ``SHOWN_FAILURES`` of them; the stage is
+        ``toprom`` for names that cannot be used, else ``clean``.
         """
         gzipped = request.headers.get("content-encoding", "").lower() == "gzip"
         found = parse_json(inflate(request.body, request.max_decoded, GZIP) if gzipped else request.body)
@@ -101,40 +107,40 @@ class PointDecoder:
         now = self._clock()
         out: list[bytes] = []
         failures: list[tuple[bytes, str, str]] = []
-        for index, item in enumerate(items):
-            if item is None:
-                item = {}
-            elif type(item) is not dict:
-                raise DecodeError(f"[{index}]: got {_shown(item)}, expected an object")
-            stage = "clean"
+        for item in items:
             try:
-                metric = item.get("metric")
-                if not metric:
-                    expect(f"[{index}].metric", metric if metric is not None else "", str, "a string")
-                    raise ValueError("metric is blank")
-                seconds = item.get("timestamp")
-                time_ms = parse_seconds(f"[{index}].timestamp", 0 if seconds is None else seconds, now)
-                value = parse_value(item.get("value"))
-                stage = "toprom"
-                out.append(encode_series(self._encoded(index, item), (time_ms,), (value,)))
-            except ValueError as error:
-                if len(failures) < SHOWN_FAILURES:
-                    failures.append((json_key(item), stage, str(error)))
-        message = failures[0][2] if failures else ""
-        return Decoded(b"".join(out), len(items) - len(out), message, notes={"failures": failures})
-
-    def _encoded(self, index: int, item: Mapping[str, Any]) -> bytes:
-        """Return the encoded labels of an object."""
-        key = json_key([item.get(name) for name in self._members])
-        encoded = self.sets.get(key)
-        if encoded is None:
-            expect(f"[{index}].metric", item["metric"], str, "a string")
-            try:
-                encoded = encode_texts(self._labels(item))
+                out.append(self._point(item, now))
             except DecodeError as error:
-                raise DecodeError(f"[{index}].{error}") from None
-            self.sets.put(key, encoded)
-        return encoded
+                raise DecodeError(f"[{len(out) + len(failures)}]{error}") from None
+            except ValueError as error:
+                stage = "toprom" if isinstance(error, _NameError) else "clean"
+                failures.append((json_key(item) if len(failures) < SHOWN_FAILURES else b"", stage, str(error)))
+        message = failures[0][2] if failures else ""
+        return Decoded(b"".join(out), len(failures), message, notes={"failures": failures[:SHOWN_FAILURES]})
+
+    def _point(self, item: Any, now: float) -> bytes:
+        """Return the encoded series of an object.  PERF: once per sample, so the usual types are looked at first."""
+        if type(item) is not dict:
+            item = {} if item is None else expect("", item, dict, "an object")
+        metric = item.get("metric")
+        if type(metric) is not str or not metric:
+            expect(".metric", "" if metric is None else metric, str, "a string")
+            raise ValueError("metric is blank")
+        seconds = item.get("timestamp")
+        if type(seconds) is not int or not 0 <= seconds <= now:
+            seconds = parse_seconds(seconds, now)
+        value = item.get("value")
+        if type(value) is not float and type(value) is not int:
+            value = parse_value(value)
+        key = json_key([metric, *map(item.get, self._members)])
+        labels = self.sets.get(key)
+        if labels is None:
+            try:
+                labels = encode_texts(self._labels(item))
+            except ValueError as error:
+                raise _NameError(str(error)) from None
+            self.sets.put(key, labels)
+        return encode_series(labels, (seconds * 1000,), (value,))
 
 
 def _shown(value: Any) -> str:

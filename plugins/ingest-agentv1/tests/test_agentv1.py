@@ -149,6 +149,20 @@ def test_an_empty_list_is_refused(client: WsgiClient) -> None:
 
 
 @pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (5, "series[1]: got 5, expected an object"),
+        ({"metric": 5}, "series[1].metric: got 5, expected a string"),
+        ({"metric": "m", "tags": ["a:b", 1]}, "series[1].tags[1]: got 1, expected a string"),
+        ({"metric": "m", "points": [[1]]}, "series[1].points[0]: got [1], expected [seconds, value]"),
+    ],
+)
+def test_refusals_name_the_place(client: WsgiClient, item: Any, message: str) -> None:
+    answer = client.request("POST", PATH, json={"series": [LOAD, item]})
+    assert (answer.status, answer.text) == (400, message)
+
+
+@pytest.mark.parametrize(
     ("method", "path"),
     [
         ("POST", "/agentv1/api/v1/check_run"),

@@ -47,12 +47,12 @@ def labels(item: Mapping[str, Any]) -> list[tuple[str, str]]:
     """
     found = {"__name__": metric_name(item["metric"])}
     given = item.get("tags")
-    for index, tag in enumerate([] if given is None else expect("tags", given, list, "an array of strings")):
-        key, colon, value = expect(f"tags[{index}]", tag, str, "a string").partition(":")
+    for index, tag in enumerate([] if given is None else expect(".tags", given, list, "an array of strings")):
+        key, colon, value = expect(f".tags[{index}]", tag, str, "a string").partition(":")
         if colon:
             found[tag_name(key)] = value
     host = item.get("host")
-    host = expect("host", "" if host is None else host, str, "a string") or found.get("host", "")
+    host = expect(".host", "" if host is None else host, str, "a string") or found.get("host", "")
     found.pop("host", None)
     if not found.get("ident"):
         found.pop("ident", None)
@@ -63,16 +63,16 @@ def labels(item: Mapping[str, Any]) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def points(where: str, given: Any) -> tuple[list[int], list[float]]:
+def points(given: Any) -> tuple[list[int], list[float]]:
     """Return the points of a series as Unix milliseconds and values; raise ``DecodeError`` for what is no point."""
     times: list[int] = []
     values: list[float] = []
-    for point in [] if given is None else expect(where, given, list, "an array of points"):
+    for point in [] if given is None else expect(".points", given, list, "an array of points"):
         if type(point) is not list or len(point) < 2:
-            raise DecodeError(f"{where}[{len(times)}]: got {str(point)[:80]}, expected [seconds, value]")
+            raise DecodeError(f".points[{len(times)}]: got {str(point)[:80]}, expected [seconds, value]")
         seconds, value = point[0], point[1]
         if type(seconds) not in NUMBERS or type(value) not in NUMBERS:
-            raise DecodeError(f"{where}[{len(times)}]: got {str(point)[:80]}, expected two numbers")
+            raise DecodeError(f".points[{len(times)}]: got {str(point)[:80]}, expected two numbers")
         times.append(int(seconds) * 1000)
         values.append(value)
     return times, values
@@ -124,29 +124,28 @@ class AgentV1(IngestProtocol):
             if item is None:
                 continue
             try:
-                encoded = self._encoded(index, expect(f"series[{index}]", item, dict, "an object"))
-                out.append(encode_series(encoded, *points(f"series[{index}].points", item.get("points"))))
+                out.append(self._series(item))
+            except DecodeError as error:
+                raise DecodeError(f"series[{index}]{error}") from None
             except (ValueError, OverflowError) as error:
                 failed += 1
                 message = message or str(error)
         return Decoded(b"".join(out), failed, message)
 
-    def _encoded(self, index: int, item: Mapping[str, Any]) -> bytes:
-        """Return the encoded labels of a series."""
+    def _series(self, item: Any) -> bytes:
+        """Return a series with its points, encoded."""
+        if type(item) is not dict:
+            expect("", item, dict, "an object")
         metric = item.get("metric")
-        if not metric:
-            expect(f"series[{index}].metric", metric if metric is not None else "", str, "a string")
+        if type(metric) is not str or not metric:
+            expect(".metric", "" if metric is None else metric, str, "a string")
             raise ValueError("metric is blank")
         key = json_key((metric, item.get("host"), item.get("tags")))
         encoded = self._sets.get(key)
         if encoded is None:
-            try:
-                expect("metric", metric, str, "a string")
-                encoded = encode_texts(labels(item))
-            except DecodeError as error:
-                raise DecodeError(f"series[{index}].{error}") from None
+            encoded = encode_texts(labels(item))
             self._sets.put(key, encoded)
-        return encoded
+        return encode_series(encoded, *points(item.get("points")))
 
 
 @hookimpl

@@ -44,7 +44,7 @@ def labels(item: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _text(item: Mapping[str, Any], name: str) -> str:
     value = item.get(name)
-    text: str = "" if value is None else expect(name, value, str, "a string")
+    text: str = "" if value is None else expect(f".{name}", value, str, "a string")
     return text
 
 

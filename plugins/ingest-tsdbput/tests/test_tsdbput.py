@@ -190,9 +190,19 @@ def test_names_that_cannot_be_cleaned_are_told_apart(client: WsgiClient) -> None
     assert answer.json() == {"fail": 1, "msg": "received , Error toprom: invalid metric name: a b", "succ": 0}
 
 
-def test_refusals_name_the_place(client: WsgiClient) -> None:
-    answer = client.request("POST", "/tsdbput/put", json=[item(), item(tags={"a": 5})])
-    assert (answer.status, answer.text) == (400, "[1].tags.a: got 5, expected a string")
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (5, "[1]: got 5, expected an object"),
+        (item(tags={"a": 5}), "[1].tags.a: got 5, expected a string"),
+        (item(tags=[]), "[1].tags: got [], expected an object of strings"),
+        (item(metric=0), "[1].metric: got 0, expected a string"),
+        (item(timestamp=1.5), "[1].timestamp: got 1.5, expected an integer, Unix seconds"),
+    ],
+)
+def test_refusals_name_the_place(client: WsgiClient, wrong: Any, message: str) -> None:
+    answer = client.request("POST", "/tsdbput/put", json=[item(), wrong])
+    assert (answer.status, answer.text) == (400, message)
 
 
 def test_label_sets_are_encoded_once() -> None:

@@ -31,12 +31,12 @@ def labels(item: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the labels of an object; the tag ``host`` becomes ``ident`` unless there is an ``ident``."""
     name = metric_name(item["metric"])
     tags = item.get("tags")
-    tags = {} if tags is None else expect("tags", tags, dict, "an object of strings")
+    tags = {} if tags is None else expect(".tags", tags, dict, "an object of strings")
     found = [("__name__", name)]
     for key, value in tags.items():
         if value is None:
             value = ""
-        found.append((tag_name(key), expect(f"tags.{key[:80]}", value, str, "a string")))
+        found.append((tag_name(key), expect(f".tags.{key[:80]}", value, str, "a string")))
     named = any(key == "ident" and value for key, value in found)
     host = tags.get("host")
     if not named and host:
