@@ -10,7 +10,7 @@ import numpy as np
 from . import nodes
 from .context import Budget
 from .frames import Frame, Row
-from .grouping import Key, by_labels, without_labels
+from .grouping import Key, by_labels, matching_labels
 from .interface import BoolArray, Float64Array
 from .matching import match
 from .nodes import COMPARISONS, SET_OPERATORS
@@ -41,7 +41,7 @@ def binary(node: nodes.Binary, left: Frame | Row, right: Frame | Row, budget: Bu
             return Row(_COMPARE[node.operator](left.values, right.values).astype(np.float64))
         return Row(_ARITHMETIC[node.operator](left.values, right.values))
     if isinstance(left, Frame) and isinstance(right, Frame):
-        key = by_labels(node.matching.labels) if node.matching.on else without_labels(node.matching.labels)
+        key = by_labels(node.matching.labels) if node.matching.on else matching_labels(node.matching.labels)
         if node.operator in SET_OPERATORS:
             return set_operation(node.operator, left, right, key)
         return match(node, left, right, key, lambda a, b: apply(node, a, b), budget)

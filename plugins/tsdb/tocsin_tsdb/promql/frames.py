@@ -13,7 +13,7 @@ from .nodes import Extension
 
 SAME_LABELS = "vector cannot contain metrics with the same labelset"
 _BLOCK_CELLS = 1 << 18
-_METADATA_LABELS = frozenset((METRIC_NAME, "__type__", "__unit__"))
+METADATA_LABELS = frozenset((METRIC_NAME, "__type__", "__unit__"))
 """What operations that change a value's meaning take away."""
 
 
@@ -135,7 +135,7 @@ def without_name(labels: list[Labels]) -> list[Labels]:
     """Drop the metric's name (and type and unit, where they are kept as labels) from every label set."""
     if all(each and each[0][0] == METRIC_NAME and len(each) > 1 and each[1][0] > "__unit__" for each in labels):
         return [each[1:] for each in labels]
-    return [tuple(pair for pair in each if pair[0] not in _METADATA_LABELS) for each in labels]
+    return [tuple(pair for pair in each if pair[0] not in METADATA_LABELS) for each in labels]
 
 
 def merge_same_labels(labels: list[Labels], values: Float64Array, present: BoolArray) -> Frame:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .frames import METADATA_LABELS
 from .interface import METRIC_NAME, Int64Array, Labels
 
 Key = Callable[[Labels], Labels]
@@ -36,6 +37,19 @@ def without_labels(names: tuple[str, ...]) -> Key:
         return lambda labels: labels[1:] if labels and labels[0][0] == METRIC_NAME else _no_name(labels)
     dropped = frozenset((*names, METRIC_NAME))
     return lambda labels: tuple([pair for pair in labels if pair[0] not in dropped])
+
+
+def matching_labels(names: tuple[str, ...]) -> Key:
+    """Return a function that drops the named labels from a label set, and what arithmetic takes away: the metric's name,
+    type and unit. Otherwise a result would not match the series that it comes from."""
+    dropped = METADATA_LABELS.union(names)
+
+    def rest(labels: Labels) -> Labels:
+        if not names and len(labels) > 1 and labels[0][0] == METRIC_NAME and labels[1][0] > "__unit__":
+            return labels[1:]
+        return tuple([pair for pair in labels if pair[0] not in dropped])
+
+    return rest
 
 
 def _no_name(labels: Labels) -> Labels:
