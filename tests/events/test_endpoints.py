@@ -255,3 +255,15 @@ def test_a_card_template_calls_the_events_methods(filled) -> None:
     titles = {card["title"] for card in filled.get("/alert-cur-events/card", view_id=made["id"])}
     assert titles
     assert all(re.fullmatch(r"[\w-]* [123]", title) for title in titles), titles
+
+
+def test_a_card_template_that_works_too_hard_fails_the_request(filled) -> None:
+    rule = "{{range .TagsJSON}}{{range $.TagsJSON}}{{range $.TagsJSON}}" + "{{$x := print .}}" * 80 + "{{end}}" * 3
+    root = filled.app.root
+    made = dat(root.post("/api/svc/alert-aggr-views", {"name": "hard", "rule": rule}))
+    assert "too much work" in err(root.get("/api/svc/alert-cur-events/card", query={"view_id": str(made["id"])}))
+
+
+def test_a_search_has_so_many_words_at_most(filled) -> None:
+    answer = filled.app.root.get("/api/svc/alert-cur-events/list", query={"query": "a " * 1500})
+    assert err(answer) == "query: got 1500 words, expected at most 32"

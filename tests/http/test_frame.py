@@ -230,3 +230,20 @@ def test_two_features_cannot_claim_one_route() -> None:
     table.add("one", [page.get("/a/:id/b", echo, ANONYMOUS)])
     with pytest.raises(RouteClash, match="GET /api/svc/a/:name is claimed by both 'one' and 'two'"):
         table.add("two", [page.get("/a/:name", echo, ANONYMOUS)])
+
+
+@pytest.mark.parametrize(
+    ("path", "logged"),
+    [
+        ("/raw/a%0Ab?api_key=s3cret&p=s3cret&x=1", "/raw/a%0Ab?api_key=***&p=***&x=1"),
+        ("/api/svc/nothing?p=2&__token=s3cret", "/api/svc/nothing?p=2&__token=***"),
+        ("/ping", "/ping"),
+    ],
+)
+def test_the_access_log_keeps_secrets_and_lines(
+    make_app: AppFactory, caplog: pytest.LogCaptureFixture, path: str, logged: str
+) -> None:
+    app = make_app(plugins=[ThingsPlugin()], settings={"HTTP": {"PrintAccessLog": True}})
+    caplog.set_level("INFO", "tocsin.access")
+    app.client.get(path.replace("%0A", "\n"))
+    assert caplog.messages[-1].endswith(f" GET {logged}")

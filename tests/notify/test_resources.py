@@ -243,6 +243,8 @@ def test_the_life_of_a_message_template(world: World) -> None:
     assert err(root.put(path, {**stored, "ident": "post"})) == "message template ident already exists"
     assert err(root.put(path, {**stored, "ident": "new"})) == "cannot update ident"
     assert err(root.get("/api/svc/message-template/999")) == "message template not found"
+    answer = root.post("/api/svc/message-templates", [stored], headers={"X-Language": "x" * 33})
+    assert err(answer) == "X-Language: got 33 characters, expected at most 32"
 
 
 @pytest.mark.parametrize(

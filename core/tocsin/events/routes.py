@@ -15,8 +15,11 @@ from tocsin.events.schemas import EventIdsSchema, HistoryDeleteSchema, ViewSchem
 from tocsin.events.search import FUTURE, Cursor, EventFilter
 from tocsin.http.schemas import IdsSchema
 from tocsin.plugin import ADMIN, ANONYMOUS, LOGIN, Body, Context, Route, forbidden, invalid, page, perm
-from tocsin.template import TemplateEngine, TemplateError
+from tocsin.template import Limits, Reason, TemplateEngine, TemplateError
 from tocsin.template.event import EVENT
+
+TITLE_LIMITS = Limits(source=2048, output=1024, steps=500)
+MOST_WORDS = 32
 
 
 def routes(*, open_details: bool) -> list[Route]:
@@ -67,13 +70,18 @@ def list_cards(ctx: Context) -> Any:
 
 
 def template_title(rule: str) -> cards.Title:
-    """Return the title function of a view whose rule is a template; what fails becomes the title."""
-    engine = TemplateEngine()
+    """Return the title function of a view whose rule is a template; what fails becomes the title.
+
+    A title that takes too much work fails the request: it would be taken for each of thousands of events.
+    """
+    engine = TemplateEngine(limits=TITLE_LIMITS)
 
     def title(event: Event) -> str:
         try:
             return engine.render("card title", rule, EVENT.wrap(event))
         except TemplateError as error:
+            if error.reason is Reason.LIMIT:
+                raise invalid(f"rule of the view: {error}") from None
             return f"failed to execute card title: {error}"
 
     return title
@@ -197,11 +205,14 @@ def event_filter(ctx: Context, *, ids: tuple[int, ...] = (), severities: tuple[i
     if group and groups is not None and group not in groups:
         raise forbidden("business group ID not allowed")
     cates = ctx.query("cate", "$all")
+    words = tuple(ctx.query("query").split())
+    if len(words) > MOST_WORDS:
+        raise invalid(f"query: got {len(words)} words, expected at most {MOST_WORDS}")
     return EventFilter(
         start=start,
         end=end,
         severities=severities,
-        words=tuple(ctx.query("query").split()),
+        words=words,
         prods=_items(ctx.query("prods") or ctx.query("rule_prods")),
         cates=() if cates == "$all" else _items(cates),
         datasource_ids=tuple(int(i) if is_id(i) else 0 for i in ctx.query("datasource_ids").replace(",", " ").split()),

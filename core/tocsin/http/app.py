@@ -9,6 +9,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import falcon
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 access_log = logging.getLogger("tocsin.access")
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS")
+SECRETS = re.compile(r"((?:^|&)(?:__token|api_key)=)[^&]*")
+SECRETS_OF_SENDERS = re.compile(r"((?:^|&)(?:__token|api_key|p)=)[^&]*")
+"""Query parameters that prove who somebody is; on the page API ``p`` is the page."""
 TRACE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -130,12 +134,15 @@ def _by_path(table: RouteTable) -> dict[str, dict[str, Route]]:
 
 def _log_access(context: Context, response: falcon.Response, seconds: float) -> None:
     request = context.request
+    secrets = SECRETS_OF_SENDERS if context.route.surface is Surface.ROOT else SECRETS
+    query = secrets.sub(r"\1***", request.query_string)
     access_log.info(
-        "trace_id=%s %d %.1fms %s %s %s",
+        "trace_id=%s %d %.1fms %s %s %s%s",
         context.request_id,
         response.status_code,
         seconds * 1000,
         context.remote,
         request.method,
-        request.relative_uri,
+        quote(request.path, safe="/:@!$&'()*+,;=~"),  # a decoded line break would make a second entry
+        query and f"?{query}",
     )

@@ -21,6 +21,7 @@ PART = "message_template"
 """The part of the configuration whose version moves with every change here."""
 SYSTEM = "system"
 IDENT = re.compile(r"[a-zA-Z0-9_-]+")
+LONGEST_LANGUAGE = 32
 LONGEST_NAME = 64
 PRIVATE = 1
 Json = dict[str, Any]
@@ -157,6 +158,8 @@ def _verified(given: Json) -> Json:
         raise invalid("template name cannot be empty")
     if len(name) > LONGEST_NAME:
         raise invalid(f"name: got {len(name)} characters, expected at most {LONGEST_NAME}")
+    if len(given["lang"]) > LONGEST_LANGUAGE:
+        raise invalid(f"X-Language: got {len(given['lang'])} characters, expected at most {LONGEST_LANGUAGE}")
     if not IDENT.fullmatch(given["ident"]):
         raise invalid(f"ident: got {given['ident']!r}, expected letters, digits, '_' and '-'")
     if any(not field for field in given["content"]):
