@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
+from tocsin.ingest._wire_read_py import Field, check, fields, read_varint, validate
 from tocsin.ingest.interface import (
     MAX_CACHED_LABELS,
     MAX_DEBUG_SERIES,
@@ -23,24 +24,17 @@ from tocsin.ingest.interface import (
     SampleError,
     SizeError,
     SymbolError,
-    TagError,
     TruncatedError,
-    VarintError,
     Verdict,
     VersionError,
     WireTypeError,
 )
 from tocsin.ingest.messages import (
     BYTES,
-    FIXED32,
-    FIXED64,
     METADATA,
     SERIES,
     SERIES_V2,
-    VARINT,
-    WIRE_TYPES,
     Kind,
-    Schema,
 )
 
 IMPLEMENTATION = "python"
@@ -51,22 +45,6 @@ _SAMPLES = (2, 4)
 # Metric types whose series carry a suffix that the name of the metric family lacks.
 _SUFFIXED_TYPES = (3, 4, 5)
 _SUFFIXES = (b"_bucket", b"_count", b"_sum")
-
-
-def read_varint(body: bytes, pos: int, end: int) -> tuple[int, int]:
-    """Read a varint of at most 64 bits; return it and the position behind it."""
-    value = shift = 0
-    for index in range(pos, min(end, pos + 10)):
-        byte = body[index]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value >> 64:
-                raise VarintError(pos)
-            return value, index + 1
-        shift += 7
-    if end - pos < 10:
-        raise TruncatedError(pos)
-    raise VarintError(pos)
 
 
 def _put_varint(value: int) -> bytes:
@@ -84,62 +62,6 @@ def _field(tag: bytes, payload: bytes) -> bytes:
     return tag + _put_varint(len(payload)) + payload
 
 
-class Field:
-    """One field of a message: where its tag, its payload and its end are."""
-
-    __slots__ = ("end", "number", "start", "tag", "wire")
-
-    def __init__(self, body: bytes, pos: int, end: int) -> None:
-        self.tag = pos
-        tag, pos = read_varint(body, pos, end)
-        self.number, self.wire = tag >> 3, tag & 7
-        if not 0 < self.number < 1 << 29:
-            raise TagError(self.tag)
-        if self.wire == VARINT:
-            self.start, size = pos, read_varint(body, pos, end)[1] - pos
-        elif self.wire == BYTES:
-            size, self.start = read_varint(body, pos, end)
-        elif self.wire in (FIXED64, FIXED32):
-            self.start, size = pos, 8 if self.wire == FIXED64 else 4
-        else:
-            raise WireTypeError(self.tag)
-        if end - self.start < size:
-            raise TruncatedError(self.start)
-        self.end = self.start + size
-
-
-def fields(body: bytes, pos: int, end: int) -> Iterator[Field]:
-    """Walk the fields of the message between two positions."""
-    while pos < end:
-        field = Field(body, pos, end)
-        yield field
-        pos = field.end
-
-
-def _check(body: bytes, field: Field, kind: Kind | Schema) -> None:
-    """Validate a field of a known kind, messages to their full depth."""
-    if isinstance(kind, dict):
-        if field.wire != BYTES:
-            raise WireTypeError(field.tag)
-        _validate(body, field.start, field.end, kind)
-    elif kind is Kind.VARINTS and field.wire == BYTES:
-        pos = field.start
-        while pos < field.end:
-            pos = read_varint(body, pos, field.end)[1]
-    elif kind is Kind.DOUBLES and field.wire == BYTES:
-        if (field.end - field.start) % 8:
-            raise TruncatedError(field.end - (field.end - field.start) % 8)
-    elif field.wire != WIRE_TYPES[kind]:
-        raise WireTypeError(field.tag)
-
-
-def _validate(body: bytes, pos: int, end: int, schema: Schema) -> None:
-    """Validate a message; fields that the schema does not know only need to be well-formed."""
-    for field in fields(body, pos, end):
-        if field.number in schema:
-            _check(body, field, schema[field.number])
-
-
 # --- labels ---------------------------------------------------------------------------------------------------------
 
 
@@ -154,7 +76,7 @@ def _parse_labels(body: bytes, series: int, pos: int, end: int) -> list[tuple[by
         parts = {1: b"", 2: b""}
         for part in fields(body, field.start, field.end):
             if part.number in parts:
-                _check(body, part, Kind.STRING)
+                check(body, part, Kind.STRING)
                 parts[part.number] = body[part.start : part.end]
         labels.append((parts[1], parts[2]))
     return labels
@@ -261,7 +183,7 @@ class _Series:
         labels, before, after = bytearray(body[field.start : pos]), bytearray(), bytearray()
         for part in fields(body, pos, field.end):
             if part.number in SERIES:
-                _check(body, part, SERIES[part.number])
+                check(body, part, SERIES[part.number])
             self.samples += part.number in _SAMPLES
             if part.number == 1:
                 labels += body[part.tag : part.end]
@@ -342,7 +264,7 @@ def rewrite(body: bytes, cache: LabelCache, server_ms: int | None = None, cut: i
                 entry = cache._get(body, series)
                 out.add(series.encode(body, entry.encoded, server_ms), series.samples, entry.verdict)
             elif field.number == 3:
-                _check(body, field, METADATA)
+                check(body, field, METADATA)
                 out.metadata += body[field.tag : field.end]
                 out.metadata_count += 1
             elif field.number in (4, 5):
@@ -431,7 +353,7 @@ def decode_v2(body: bytes, limit: int) -> bytes:
     described: dict[bytes, bytes] = {}
     for field in fields(body, 0, len(body)):
         if field.number == 5:
-            _validate(body, field.start, field.end, SERIES_V2)
+            validate(body, field.start, field.end, SERIES_V2)
             out += _field(b"\x0a", _series_v1(body, field, symbols, described))
     return bytes(out) + b"".join(described.values())
 

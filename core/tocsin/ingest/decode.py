@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tocsin.ingest._wire_py import Field, fields, read_varint
+from tocsin.ingest._wire_read_py import Field, fields, read_varint
 
 _MINUS = 1 << 63
 
