@@ -1,6 +1,6 @@
 """Templates in Go's ``text/template`` syntax, the convention of alerting systems.
 
-    engine = TemplateEngine(field_functions(zone=timezone.utc))
+    engine = TemplateEngine(field_functions(time.time, timezone.utc))
     template = engine.compile("title", "{{$event.RuleName}}: {{$value | humanize}}", preamble=(("$event", ".event"), ...))
     template.render({"event": EVENT.wrap(event)})
 
