@@ -130,6 +130,8 @@ REFUSED = {
     "1__0": "1:1: parse error: error parsing number",
     "info(foo, bar)": "1:11: parse error: expected label selectors only, got vector selector instead",
     "(" * 300 + "1" + ")" * 300: "1:101: parse error: expression nested deeper than 100 levels",
+    "foo[" + "+".join(["1s"] * 300) + "]": "1:299: parse error: expression nested deeper than 100 levels",
+    "foo offset " + "(" * 300 + "1m" + ")" * 300: "1:112: parse error: expression nested deeper than 100 levels",
     "rate(sum(foo)[5m:] smoothed)": "1:6: parse error: smoothed modifier must be preceded by a selector",
     "foo[5m] anchored smoothed": "1:1: parse error: anchored and smoothed modifiers cannot be used together",
     "foo smoothed [5m]": "1:14: parse error: no smoothed modifier allowed before range",

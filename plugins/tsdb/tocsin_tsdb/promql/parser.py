@@ -63,10 +63,11 @@ class _Parser(Reader):
 
     def expression(self, minimum: int) -> Expr:
         """Parse operators of at least the given precedence."""
-        with self._nested():
-            left = self._unary()
-            while (precedence := _PRECEDENCE.get(self.token.kind, 0)) >= minimum:
-                left = self._binary(left, precedence)
+        self._descend()
+        left = self._unary()
+        while (precedence := _PRECEDENCE.get(self.token.kind, 0)) >= minimum:
+            left = self._binary(left, precedence)
+        self.depth -= 1
         return left
 
     def _unary(self) -> Expr:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from .durations import parse_duration, quote
 from .durationterms import (
     TERM_PRECEDENCE,
@@ -70,14 +67,11 @@ class Reader:
     def _error(self, offset: int, message: str) -> ParseError:
         return parse_error(self.query, offset, message)
 
-    @contextmanager
-    def _nested(self) -> Iterator[None]:
-        """Go one level deeper, if that is still allowed."""
+    def _descend(self) -> None:
+        """Go one level deeper, if that is still allowed; whoever calls this counts `depth` down again."""
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             raise self._error(self.token.start, f"expression nested deeper than {_MAX_DEPTH} levels")
-        yield
-        self.depth -= 1
 
     # Numbers
 
@@ -124,17 +118,20 @@ class Reader:
         return value, None if isinstance(term, Quantity) else term
 
     def _term(self, minimum: int, context: str, expected: str) -> Term:
-        with self._nested():
-            if self._at("+", "-"):
-                sign = self._advance()
-                inner = self._term(TERM_SIGN_PRECEDENCE, context, expected)
-                left: Term = Operation(sign.kind, (inner,), sign.start)
-            else:
-                left = self._operand(context, expected)
-            while (precedence := TERM_PRECEDENCE.get(self.token.kind, 0)) >= minimum:
-                operator = self._advance()
-                right = self._term(precedence + (operator.kind != "^"), context, expected)
-                left = Operation(operator.kind, (left, right), operator.start)
+        depth = self.depth
+        self._descend()
+        if self._at("+", "-"):
+            sign = self._advance()
+            inner = self._term(TERM_SIGN_PRECEDENCE, context, expected)
+            left: Term = Operation(sign.kind, (inner,), sign.start)
+        else:
+            left = self._operand(context, expected)
+        while (precedence := TERM_PRECEDENCE.get(self.token.kind, 0)) >= minimum:
+            self._descend()  # the term so far becomes the left operand, one level down
+            operator = self._advance()
+            right = self._term(precedence + (operator.kind != "^"), context, expected)
+            left = Operation(operator.kind, (left, right), operator.start)
+        self.depth = depth
         return left
 
     def _operand(self, context: str, expected: str) -> Term:
