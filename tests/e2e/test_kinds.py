@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
 import time
@@ -15,7 +16,7 @@ import pytest
 from tocsin.alerting.ring import Ring
 from tocsin.ingest.decode import decode_chunk
 from tocsin.ingest.wire import wire
-from tocsin.plugin.testkit.components import Answer, HttpSink, Request
+from tocsin.plugin.testkit.components import Answer, DatabaseServer, HttpSink, Request
 from tocsin.plugin.testkit.deployment import Deployment
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -149,8 +150,23 @@ def test_engines_share_the_rules_and_the_living_one_takes_over(
 
 def test_an_engine_goes_on_when_the_center_is_gone(make_deployment: Make, shop: Shop, http_sink: HttpSink) -> None:
     center = make_deployment(ENGINE)
+    leave_it_to(make_deployment(ENGINE, process="alert", beside=center), center, Watch(center, shop, http_sink), shop)
+
+
+def test_an_engine_on_another_machine_needs_the_database_and_the_key(
+    make_deployment: Make, shop: Shop, http_sink: HttpSink, postgres_server: DatabaseServer
+) -> None:
+    database = f'[DB]\nDBType = "postgres"\nDSN = "{postgres_server.create_database().dsn}"\n'
+    key = f'[Secrets]\nKey = "{base64.urlsafe_b64encode(bytes(32)).decode()}"\n'
+    center = make_deployment(ENGINE + database + key)
     watch = Watch(center, shop, http_sink)
-    engine = make_deployment(ENGINE, process="alert", beside=center)
+    with pytest.raises(RuntimeError, match=r"Secrets\.Key: got a key other than the center's"):
+        make_deployment(ENGINE + database, process="alert")
+    leave_it_to(make_deployment(ENGINE + database + key, process="alert"), center, watch, shop)
+
+
+def leave_it_to(engine: Deployment, center: Deployment, watch: Watch, shop: Shop) -> None:
+    """Let a rule fire, stop the center, and see the recovery told by the engine."""
     rule = watch.add("rule")
     center.until(lambda: watch.told() == {rule: [False]}, "the rule is notified")
     assert center.stop() == 0  # leaves the ring at once
