@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.alerting.labels import notation, quoted
+from tocsin.alerting.labels import notation
 from tocsin.alerting.relabel import parse_steps, relabelled
 from tocsin.alerting.ring import Ring, murmur3
 from tocsin.alerting.schedule import ScheduleError, parse_duration, parse_schedule
 from tocsin.alerting.scheduler import Scheduler
 from tocsin.alerting.windows import windows_of, zone_of
+from tocsin.template.show import quote
 
 TUESDAY = dt.datetime(2023, 11, 14, tzinfo=dt.UTC).timestamp()
 
@@ -119,7 +120,7 @@ def test_label_sets_as_text(labels: dict[str, str], text: str) -> None:
 
 @given(st.text(), st.text())
 def test_quoting_keeps_values_apart(a: str, b: str) -> None:
-    assert (quoted(a) == quoted(b)) == (a == b)
+    assert (quote(a) == quote(b)) == (a == b)
 
 
 @pytest.mark.parametrize(

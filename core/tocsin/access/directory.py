@@ -211,12 +211,6 @@ class Directory(People):
         """Return the ids of the teams the caller is a member of."""
         return self._rights(caller).teams
 
-    def groups_of(self, caller: Caller, *, write: bool = False) -> list[KnownGroup]:
-        """Return the business groups the caller may read (or write), by name; Admin gets all."""
-        known = self.state_of(caller).groups
-        ids = self.writable_group_ids(caller) if write else self.readable_group_ids(caller)
-        return sorted((known[i] for i in ids if i in known), key=lambda g: g.name)
-
     def readable_group_ids(self, caller: Caller) -> frozenset[int]:
         """Return the ids of the business groups the caller may read; Admin gets all."""
         return frozenset(self.state_of(caller).groups) if caller.is_admin else self._rights(caller).readable

@@ -159,11 +159,6 @@ class Users:
         """Return every user, by user name."""
         return [user_json(row) for row in User.select().order_by(User.username)]
 
-    def by_ids(self, ids: Iterable[int]) -> list[dict[str, Any]]:
-        """Return these users for the API, by user name."""
-        wanted = list(ids)
-        return [user_json(row) for row in User.select().where(User.id.in_(wanted)).order_by(User.username)]
-
     def find(
         self, wanted: UserFilter, *, limit: int, offset: int, order: str = "username", descending: bool = False
     ) -> tuple[list[dict[str, Any]], int]:

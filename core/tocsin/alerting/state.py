@@ -57,9 +57,6 @@ class State:
         return not (self.firing or self.pending or self.seen)
 
 
-EMPTY = State()
-
-
 class Builder(Protocol):
     """Makes events; see :mod:`tocsin.alerting.builder`."""
 

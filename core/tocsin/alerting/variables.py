@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice, product
 from typing import Any
 
-from tocsin.alerting.labels import quoted
+from tocsin.template.show import quote
 
 ENUM, THRESHOLD = "enum", "threshold"
 MAX_QUERIES = 500
@@ -93,7 +93,7 @@ def _substituted(text: str, chosen: Mapping[str, str], numbers: Mapping[str, str
     def value(match: re.Match[str]) -> str:
         name = match["inside"] or match["bare"]
         if match["inside"] and name in chosen:
-            return quoted(chosen[name])
+            return quote(chosen[name])
         if match["bare"] and name in numbers:
             return numbers[name]
         raise VariableError(f"variable {name} has no value where it stands: {match.group()}")

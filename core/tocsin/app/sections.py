@@ -9,13 +9,6 @@ from tocsin.app.settings import at_least, key, one_of, section
 
 
 @section("")
-class Switch:
-    """A feature that is only switched on or off."""
-
-    enable: bool = key("Enable", False, "switch it on")
-
-
-@section("")
 class AgentApi:
     """Ingest and heartbeat endpoints used by collectors."""
 

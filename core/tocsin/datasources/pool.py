@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-METADATA_TIMEOUT = 30.0
 
 
 @dataclass

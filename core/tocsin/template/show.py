@@ -160,6 +160,8 @@ def scientific(digits: str, size: int, letter: str = "e") -> str:
 
 def quote(text: str, ascii_only: bool = False) -> str:
     """``text`` as a double-quoted Go string literal."""
+    if not ascii_only and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
     parts = []
     for char in text:
         if char == '"':
