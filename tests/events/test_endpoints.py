@@ -267,3 +267,12 @@ def test_a_card_template_that_works_too_hard_fails_the_request(filled) -> None:
 def test_a_search_has_so_many_words_at_most(filled) -> None:
     answer = filled.app.root.get("/api/svc/alert-cur-events/list", query={"query": "a " * 1500})
     assert err(answer) == "query: got 1500 words, expected at most 32"
+
+
+def test_events_of_a_deleted_group_are_removed_by_admins_alone(filled) -> None:
+    none, gone = filled.fire("none", group_id=0), filled.fire("gone", group_id=999)
+    root, ann = filled.app.root, filled.app.login("ann", "a long password")
+    assert err(ann.delete("/api/svc/alert-cur-events", {"ids": [gone["id"]]})) == "forbidden"
+    dat(ann.delete("/api/svc/alert-cur-events", {"ids": [none["id"]]}))
+    dat(root.delete("/api/svc/alert-cur-events", {"ids": [gone["id"]]}))
+    assert not {"none", "gone"} & {event["hash"] for event in filled.get("/alert-cur-events/list")["list"]}
