@@ -59,7 +59,7 @@ class Watch:
     def __init__(self, center: Deployment, shop: Shop, sink: HttpSink) -> None:
         self._center, self._sink = center, sink
         source = {"name": "shop", "plugin_type": "prometheus", "http": {"url": shop.server.url}, "status": "enabled"}
-        self._source = int(center.api("POST", "/datasource/upsert", source)["id"])
+        self.source = int(center.api("POST", "/datasource/upsert", source)["id"])
         channels = center.api("GET", "/notify-channel-configs")
         templates = center.api("GET", "/message-templates?notify_channel_ident=callback")
         route = {
@@ -75,7 +75,7 @@ class Watch:
         rule = {
             "name": name,
             "cate": "prometheus",
-            "datasource_queries": [{"match_type": 0, "op": "in", "values": [self._source]}],
+            "datasource_queries": [{"match_type": 0, "op": "in", "values": [self.source]}],
             "rule_config": {"queries": [{"prom_ql": f'shop_down{{rule="{name}"}} == 1', "severity": 1}]},
             "cron_pattern": "@every 1s",
             "notify_recovered": 1,
@@ -107,6 +107,21 @@ def alive(center: Deployment) -> set[str]:
     return {row["instance"] for row in center.api("GET", "/servers")}
 
 
+def shared_since(center: Deployment, source: int, names: set[str]) -> bool:
+    """Return whether every engine has read the others' rows for a datasource: it does so when it beats."""
+    rows = [row for row in center.api("GET", "/servers") if row["datasource_id"] == source]
+    if {row["instance"] for row in rows} != names:
+        return False
+    present = max(row["clock"] for row in rows)
+
+    def all_beat_again() -> bool:
+        rows = [row for row in center.api("GET", "/servers") if row["datasource_id"] == source]
+        return len(rows) == len(names) and all(row["clock"] > present for row in rows)
+
+    center.until(all_beat_again, "every engine beats again")
+    return True
+
+
 def test_engines_share_the_rules_and_the_living_one_takes_over(
     make_deployment: Make, shop: Shop, http_sink: HttpSink
 ) -> None:
@@ -114,7 +129,7 @@ def test_engines_share_the_rules_and_the_living_one_takes_over(
     engine = make_deployment(ENGINE, process="alert", beside=center)
     watch = Watch(center, shop, http_sink)
     names = {f"127.0.0.1:{each.port}" for each in (center, engine)}
-    center.until(lambda: alive(center) == names, "both beat")
+    center.until(lambda: shared_since(center, watch.source, names), "each knows that both have the datasource")
     source_ring = Ring(names)
     owners: Counter[str | None] = Counter()
     rules: list[int] = []
