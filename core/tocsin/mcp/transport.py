@@ -15,6 +15,8 @@ VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 ASSUMED_VERSION = "2025-03-26"
 BATCH_UNTIL = "2025-06-18"
 """Batches of messages are part of the protocol only before this version."""
+MOST_MESSAGES = 50
+"""Messages of one batch: each tool call is a request of its own that no other limit counts."""
 
 Message = dict[str, Any]
 
@@ -57,6 +59,8 @@ def read_messages(context: Context) -> list[Message]:
     if isinstance(body, list) and version >= BATCH_UNTIL:
         raise refuse(f"malformed payload: batches are not part of protocol version {version}")
     messages = body if isinstance(body, list) else [body]
+    if len(messages) > MOST_MESSAGES:
+        raise refuse(f"malformed payload: got a batch of {len(messages)} messages, expected at most {MOST_MESSAGES}")
     for message in messages:
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
             raise refuse('malformed payload: expected an object with "jsonrpc": "2.0"')
