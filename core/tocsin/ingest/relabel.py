@@ -84,7 +84,7 @@ def expand(template: str, match: Any) -> str:
             return "$"
         group = found[2] or found[3]
         try:
-            return match.group(int(group) if group.isdigit() else group) or ""
+            return match.group(int(group) if group.isdecimal() else group) or ""
         except (IndexError, KeyError):
             return ""
 
