@@ -365,6 +365,20 @@ def test_metadata_goes_to_backends_that_want_it(make_gateway, make_writer, pb, m
     assert count("metadata_dropped_total") == 0
 
 
+def test_metadata_that_a_backend_does_not_take_is_counted(make_gateway, writer, pb, make_series, make_body, count):
+    def refuse_metadata(batch):
+        if not batch.series:
+            raise WriteError("down")
+
+    writer.metadata, writer.behave = True, refuse_metadata
+    gateway = make_gateway(writer)
+    request = make_body(make_series(a="1"), metadata=[pb.Metadata(metric_family_name="x")] * 3)
+    gateway.accept("x", Decoded(request))
+    gateway.stop(10)
+    assert count("metadata_dropped_total") == 3
+    assert writer.series == 1
+
+
 def test_unwanted_metadata_is_counted(make_gateway, writer, pb, make_body, count):
     make_gateway(writer).accept("x", Decoded(make_body(metadata=[pb.Metadata(metric_family_name="x")] * 3)))
     assert count("metadata_dropped_total") == 3

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from tocsin.ingest.board import Board
 from tocsin.ingest.decode import decode_chunk, decode_series
@@ -93,6 +92,7 @@ class Gateway:
         self._full = Throttle(log, clock=monotonic)
         self._idents: dict[str, object] = {}
         self.running = False
+        self._warnings = Throttle(log)
         self._stopped = threading.Event()
         self._ticker: threading.Thread | None = None
         self._shown: dict[str, tuple[int, int, int]] = {}
@@ -176,7 +176,7 @@ class Gateway:
         if not count:
             return
         fields = result.metadata + b"".join(b"\x1a" + _length(message) + message for message in decoded.metadata)
-        wanted = [outlet.offer_metadata(fields) for outlet in self.outlets]
+        wanted = [outlet.offer_metadata(fields, count) for outlet in self.outlets]
         if not any(wanted):
             self.metrics.metadata_dropped.inc(count)
 
@@ -268,8 +268,11 @@ class Gateway:
 
     def _tick(self) -> None:
         while not self._stopped.wait(TICK_SECONDS):
-            with suppress(Exception):
+            try:
                 self.show()
+            except Exception as error:
+                reason = str(error)
+                self._warnings.warning(lambda: f"the gateway's metrics were not brought up to date: {reason}")  # noqa: B023
 
     def show_label_sets(self, name: str, sets: LabelSets) -> None:
         """Count the look-ups in what a protocol remembers."""

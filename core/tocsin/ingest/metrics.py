@@ -89,7 +89,7 @@ TABLE: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "request_errors": ("counter", "request_errors_total", "Requests refused, by protocol.", ("channel", "reason")),
     "items_failed": (
         "counter", "items_failed_total", "Items refused one by one in requests that were taken.", ("channel",)),
-    "metadata_dropped": ("counter", "metadata_dropped_total", "Metadata entries that no backend wanted.", ()),
+    "metadata_dropped": ("counter", "metadata_dropped_total", "Metadata entries no backend wanted, or one did not take.", ()),
     "drop_sample": ("counter", "drop_sample_total", "Series discarded by drop rules.", ()),
     "dropped": ("counter", "dropped_total", "Series that did not reach a queue, by reason.", ("reason",)),
     "queue_size": ("livesum", "sample_queue_size", "Series waiting in a queue.", ("queueid",)),

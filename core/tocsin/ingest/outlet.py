@@ -67,7 +67,7 @@ class Outlet:
         self._given_up = threading.Event()
         self._stopping = threading.Event()
         self._warnings = Throttle(log)
-        self._metadata: deque[bytes] = deque(maxlen=METADATA_WAITING)
+        self._metadata: deque[tuple[int, bytes]] = deque()
         self._spool: Spool | None = None
         self._replay: threading.Thread | None = None
         self._places = threading.BoundedSemaphore(ASYNC_BATCHES)
@@ -137,10 +137,13 @@ class Outlet:
         self._lost[reason].inc(series)
         self._warnings.warning(lambda: f"{self.url}: {series} series lost: {reason}")
 
-    def offer_metadata(self, metadata: bytes) -> bool:
+    def offer_metadata(self, metadata: bytes, count: int) -> bool:
         """Pass metadata on with the next batch if the backend wants it; return whether it does."""
         if self.writer.metadata:
-            self._metadata.append(metadata)
+            with self._lock:
+                self._metadata.append((count, metadata))
+                if len(self._metadata) > METADATA_WAITING:
+                    self._metrics.metadata_dropped.inc(self._metadata.popleft()[0])
         return self.writer.metadata
 
     def relabel_stats(self) -> CacheStats | None:
@@ -254,11 +257,16 @@ class Outlet:
 
     def _flush_metadata(self) -> None:
         if self._metadata:
-            waiting = b"".join(self._metadata.popleft() for _ in range(len(self._metadata)))
+            # Several queues deliver at once; each entry is taken by one of them.
+            with self._lock:
+                waiting = list(self._metadata)
+                self._metadata.clear()
             try:
-                self.writer.write(Batch(waiting, 0, 0))
-            except Exception:
-                log.debug("%s: metadata not written", self.url, exc_info=True)
+                self.writer.write(Batch(b"".join(metadata for _, metadata in waiting), 0, 0))
+            except Exception as error:
+                reason = str(error)
+                self._metrics.metadata_dropped.inc(sum(count for count, _ in waiting))
+                self._warnings.warning(lambda: f"{self.url}: metadata not written: {reason}")
 
     # --- spool ---
 
