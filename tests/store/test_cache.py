@@ -1,5 +1,7 @@
 """The cache: embedded and Redis behave alike."""
 
+import gc
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,3 +72,34 @@ def test_a_silent_redis_stops_the_start(tmp_path: Path) -> None:
     settings = CacheSettings(kind="standalone", address="127.0.0.1:1", timeout_ms=200)
     with pytest.raises(CacheError, match=r"Redis.Address: the server does not answer"):
         open_cache(settings, tmp_path, Metrics())
+
+
+def test_closing_waits_for_threads_that_still_use_it(tmp_path: Path) -> None:
+    cache = EmbeddedCache(tmp_path / "cache.db")
+    closed = threading.Event()
+    working = threading.Event()
+    counts: list[int] = []
+
+    def count() -> None:
+        while not closed.is_set():
+            counts.append(cache.increment("n", 60))
+            working.set()
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    working.wait(30)
+    for _ in range(100):
+        cache.close()
+    closed.set()
+    thread.join()
+    assert counts == list(range(1, len(counts) + 1))
+    cache.close()
+    gc.collect()
+    assert not [link for link in Path("/proc/self/fd").iterdir() if _target(link) == str(tmp_path / "cache.db")]
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:  # the descriptor of the listing itself
+        return ""

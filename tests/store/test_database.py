@@ -65,6 +65,32 @@ def test_the_pool_is_bounded(database: EmptyDatabase, tmp_path_factory: pytest.T
     db.close()
 
 
+def test_closing_waits_for_threads_that_still_query(
+    database: EmptyDatabase, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    db, metrics = opened(database, tmp_path_factory)
+    db.peewee.create_tables([Note])
+    connected, closed = threading.Event(), threading.Event()
+    counts: list[int] = []
+
+    def other() -> None:
+        counts.append(Note.select().count())
+        connected.set()
+        closed.wait(30)
+        counts.append(Note.select().count())
+        db.release()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    connected.wait(30)
+    db.close()
+    assert metrics.registry.get_sample_value("svc_db_pool_open_connections") == 1
+    closed.set()
+    thread.join()
+    assert counts == [0, 0]
+    assert metrics.registry.get_sample_value("svc_db_pool_open_connections") == 0
+
+
 def test_a_wrong_dsn_names_the_key() -> None:
     with pytest.raises(SettingsError, match=r"DB.DSN: expected user:password@tcp"):
         mysql_options("nonsense")

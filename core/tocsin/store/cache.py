@@ -54,6 +54,11 @@ class Cache(ABC):
         self.set_many({key: value}, ttl)
 
 
+class _Connection(sqlite3.Connection):
+    def __del__(self) -> None:
+        self.close()
+
+
 class EmbeddedCache(Cache):
     """A cache in an SQLite file of its own, shared by the local processes and kept over restarts.
 
@@ -67,8 +72,6 @@ class EmbeddedCache(Cache):
         self._clock = clock
         self._local = threading.local()
         self._swept = clock()
-        self._connections: list[sqlite3.Connection] = []
-        self._lock = threading.Lock()
         file.parent.mkdir(parents=True, exist_ok=True)
 
     def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
@@ -113,22 +116,20 @@ class EmbeddedCache(Cache):
         return int(row[0])
 
     def close(self) -> None:
-        with self._lock:
-            for connection in self._connections:
-                connection.close()
-            self._connections.clear()
-            self._local = threading.local()
+        # Only this thread's own: closing a connection under a query of another thread can crash. Theirs end as garbage.
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        self._local = threading.local()
+        if connection is not None:
+            connection.close()
 
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = sqlite3.connect(self._file, timeout=10, check_same_thread=False)
+            connection = sqlite3.connect(self._file, timeout=10, check_same_thread=False, factory=_Connection)
             connection.execute("PRAGMA journal_mode=wal")
             connection.execute("PRAGMA synchronous=off")
             connection.execute("CREATE TABLE IF NOT EXISTS cache (key TEXT PRIMARY KEY, value BLOB, expires REAL)")
             self._local.connection = connection
-            with self._lock:
-                self._connections.append(connection)
         return connection
 
     def _sweep(self) -> None:

@@ -66,6 +66,18 @@ class _Measured:
     """Mixed into the peewee databases: counts operations, pool use and waits."""
 
     measures: DbMetrics
+    _retired: frozenset[int] = frozenset()
+
+    def retire(self) -> None:
+        """Close what is idle now, and what a thread still uses as soon as that thread gives it back.
+
+        The driver crashes the process when a connection is closed under a running query.
+        """
+        pool: Any = self
+        with pool._pool_lock:
+            self._retired = frozenset(pool._in_use)
+            pool.close_idle()
+        self._publish()
 
     def execute(self, query: Any, **options: Any) -> Any:
         """Run a peewee query and count it by kind and table."""
@@ -94,7 +106,12 @@ class _Measured:
             self._publish()
 
     def _close(self, conn: Any, close_conn: bool = False) -> None:
-        super()._close(conn, close_conn)  # type: ignore[misc]
+        pool: Any = self
+        with pool._pool_lock:
+            key = pool.conn_key(conn)
+            retired = key in self._retired
+            self._retired -= {key}
+            super()._close(conn, close_conn or retired)  # type: ignore[misc]
         self._publish()
 
     def _publish(self) -> None:
@@ -159,9 +176,12 @@ class Database:
             self.peewee.close()
 
     def close(self) -> None:
-        """Close every connection, used or idle; for the end of the process and before a fork."""
+        """Close every connection, those in use by other threads when they are released.
+
+        For the end of the process and before a fork, when there are no other threads.
+        """
         self.release()
-        self.peewee.close_all()
+        self.peewee.retire()
 
 
 def _open(settings: DbSettings, data_directory: Path) -> Any:
