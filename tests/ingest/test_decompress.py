@@ -11,15 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.ingest.decompress import GZIP, ZLIB, DecompressError, TooLargeError, inflate, snappy
+from tocsin.ingest.decompress import GZIP, ZLIB, DecompressError, TooLargeError, inflate, snappy, zstd
 
 
 def pack(data):
     return bytes(cramjam.snappy.compress_raw(data))
 
 
+def pack_zstd(data):
+    return bytes(cramjam.zstd.compress(data, 1))
+
+
 CODECS = {
     "snappy": (pack, snappy),
+    "zstd": (pack_zstd, zstd),
     "gzip": (gzip.compress, lambda body, limit: inflate(body, limit, GZIP)),
     "zlib": (zlib.compress, lambda body, limit: inflate(body, limit, ZLIB)),
 }

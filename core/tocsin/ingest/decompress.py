@@ -5,12 +5,15 @@ Every protocol uses these functions and no codec of its own, so a body of a few 
 
 from __future__ import annotations
 
+import mmap
 import zlib
 
 import cramjam
 
 GZIP, ZLIB = 31, 15
 """Window arguments for `inflate`."""
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+"""How zstd data begins. No snappy block does: after this length it would have to begin with literals, not with a copy."""
 
 _STEP = 1 << 20
 _SNAPPY_YIELD = 64  # bytes that a snappy element yields at most,
@@ -43,6 +46,25 @@ def snappy(body: bytes, limit: int) -> bytes:
         return bytes(cramjam.snappy.decompress_raw(body))
     except cramjam.DecompressionError as error:
         raise DecompressError("snappy: corrupt input") from error
+
+
+def zstd(body: bytes, limit: int) -> bytes:
+    """Decompress zstd data (one or more frames).
+
+    :param limit: largest accepted result in bytes.
+    :raises DecompressError: corrupt, cut off, followed by something else, or larger than `limit`.
+    """
+    # Frames need not say how large they are. Pages of a mapping cost nothing until they are written to.
+    with mmap.mmap(-1, limit + 1) as room:
+        try:
+            size = cramjam.zstd.decompress_into(body, room)
+        except cramjam.DecompressionError as error:
+            if "whole buffer" in str(error):
+                raise TooLargeError(f"zstd: more than {limit} bytes decompressed") from error
+            raise DecompressError("zstd: corrupt input") from error
+        if size > limit:
+            raise TooLargeError(f"zstd: more than {limit} bytes decompressed")
+        return room[:size]
 
 
 def inflate(body: bytes, limit: int, window: int) -> bytes:

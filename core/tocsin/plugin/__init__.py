@@ -80,6 +80,7 @@ from tocsin.plugin._toolset import ApiCall, Tool, Toolset
 from tocsin.plugin._wire import (
     GZIP,
     ZLIB,
+    ZSTD_MAGIC,
     DecodedSeries,
     DecompressError,
     TooLargeError,
@@ -91,6 +92,7 @@ from tocsin.plugin._wire import (
     inflate,
     snappy,
     tally,
+    zstd,
 )
 from tocsin.store.database import Table
 from tocsin.store.migrations import Migration, Migrator, create
@@ -113,6 +115,7 @@ __all__ = [
     "LOGIN",
     "SERVICE",
     "ZLIB",
+    "ZSTD_MAGIC",
     "Access",
     "ApiCall",
     "ApiError",
@@ -217,4 +220,5 @@ __all__ = [
     "team_write",
     "text",
     "unauthorized",
+    "zstd",
 ]

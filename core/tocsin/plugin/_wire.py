@@ -7,7 +7,7 @@ series with :func:`encode_series`; the concatenation of these is the body of a :
 from __future__ import annotations
 
 from tocsin.ingest.decode import DecodedSeries, decode_chunk
-from tocsin.ingest.decompress import GZIP, ZLIB, DecompressError, TooLargeError, inflate, snappy
+from tocsin.ingest.decompress import GZIP, ZLIB, ZSTD_MAGIC, DecompressError, TooLargeError, inflate, snappy, zstd
 from tocsin.ingest.interface import WireError
 from tocsin.ingest.wire import wire
 
@@ -19,6 +19,7 @@ tally = wire.tally
 __all__ = [
     "GZIP",
     "ZLIB",
+    "ZSTD_MAGIC",
     "DecodedSeries",
     "DecompressError",
     "TooLargeError",
@@ -30,4 +31,5 @@ __all__ = [
     "inflate",
     "snappy",
     "tally",
+    "zstd",
 ]

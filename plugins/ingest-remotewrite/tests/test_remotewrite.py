@@ -1,6 +1,6 @@
 """Remote write into a gateway that keeps what it gets in its queues."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import cramjam
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tocsin_ingest_remotewrite
-from tocsin.plugin import DecodeError, IngestRequest, encode_labels, encode_series
+from tocsin.plugin import DecodeError, IngestRequest, TooLargeError, encode_labels, encode_series
 from tocsin.plugin.testkit import AppFactory, WsgiClient
 from tocsin.plugin.testkit.ingest import IngestContract
 
@@ -21,6 +21,10 @@ def series(name: bytes, *samples: tuple[int, float]) -> bytes:
 
 def compressed(body: bytes) -> bytes:
     return bytes(cramjam.snappy.compress_raw(body))
+
+
+def zstandard(body: bytes) -> bytes:
+    return bytes(cramjam.zstd.compress(body, 1))
 
 
 def request(body: bytes, *, query: dict[str, str] | None = None, limit: int = 1 << 20, **headers: str) -> IngestRequest:
@@ -61,8 +65,10 @@ def test_samples_are_accepted_and_counted(client: WsgiClient) -> None:
     [
         (b"not snappy", {}, "", 400),
         (compressed(series(b"up", (1, 1.0))[:-1]), {}, "", 400),
+        (zstandard(series(b"up", (1, 1.0)))[:-1], {"Content-Encoding": "zstd"}, "", 400),
+        (b"", {}, "", 400),
         (compressed(b""), {"Content-Type": "application/x-protobuf;proto=io.example.Other"}, "", 415),
-        (compressed(b""), {"Content-Encoding": "zstd"}, "", 415),
+        (compressed(b""), {"Content-Encoding": "br"}, "", 415),
         (compressed(b""), {}, "?ignore_host=maybe", 400),
     ],
 )
@@ -108,6 +114,32 @@ def test_version_one_is_answered_as_ever(client: WsgiClient) -> None:
     assert not [name for name in answer.headers if name.startswith("x-prometheus")]
 
 
+@pytest.mark.parametrize("named", ["snappy", "zstd"])
+@pytest.mark.parametrize("compress", [compressed, zstandard])
+def test_zstd_of_vmagent_is_taken_whatever_the_header_says(
+    client: WsgiClient, compress: Callable[[bytes], bytes], named: str
+) -> None:
+    """Blocks that it queued before it changed its encoding come under the name of the new one."""
+    body = compress(series(b"up", (1000, 1.0)) + series(b"down", (1000, 2.0)))
+    answer = client.request("POST", "/rw/v1/write", body=body, headers={"Content-Encoding": named})
+    assert (answer.status, answer.body) == (200, b"")
+    assert 'svc_pushgw_samples_received_total{channel="prometheus"} 2.0' in client.get("/metrics").text
+
+
+def test_a_zstd_bomb_is_refused() -> None:
+    with pytest.raises(TooLargeError):
+        tocsin_ingest_remotewrite.decode(request(zstandard(b"\0" * (2 << 20)), content_encoding="zstd"))
+
+
+def test_a_vmagent_that_asks_for_zstd_is_told_yes(client: WsgiClient) -> None:
+    asked = client.request("POST", "/rw/v1/write?get_vm_proto_version=1", headers={"Content-Encoding": "snappy"})
+    assert (asked.status, asked.body) == (200, b"1")
+    body = compressed(series(b"up", (1000, 1.0)))
+    answer = client.request("POST", "/rw/v1/write?get_vm_proto_version=1", body=body)
+    assert (answer.status, answer.body) == (200, b"")
+    assert 'svc_pushgw_samples_received_total{channel="prometheus"} 1.0' in client.get("/metrics").text
+
+
 @pytest.mark.parametrize(
     ("query", "host_label", "register"),
     [({}, False, True), ({"ignore_host": "false"}, True, True), ({"ignore_ident": "1"}, False, False)],
@@ -119,7 +151,7 @@ def test_options_come_from_the_query(query: dict[str, str], host_label: bool, re
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_decoded_or_refused(body: bytes) -> None:
-    for sent in (body, compressed(body)):
+    for sent in (body, compressed(body), zstandard(body)):
         for kind in ("", "application/x-protobuf;proto=io.prometheus.write.v2.Request"):
             try:
                 result: Any = tocsin_ingest_remotewrite.decode(request(sent, content_type=kind))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tocsin.plugin import (
+    ZSTD_MAGIC,
     Decoded,
     DecodeError,
     IngestProtocol,
@@ -16,12 +17,16 @@ from tocsin.plugin import (
     parse_bool,
     snappy,
     tally,
+    zstd,
 )
 
 PROTOBUF = "application/x-protobuf"
 V2 = "io.prometheus.write.v2.Request"
 WRITTEN = tuple(f"X-Prometheus-Remote-Write-{kind}-Written" for kind in ("Samples", "Exemplars", "Histograms"))
 """Headers by which version 2 says how much was taken; a sender that misses them takes the request as failed."""
+ENCODINGS = ("snappy", "zstd", "identity", "")
+HANDSHAKE = "get_vm_proto_version"
+"""Query parameter by which older versions of vmagent ask whether zstd is understood; newer ones just send it."""
 MESSAGES = {"": 1, "prometheus.WriteRequest": 1, V2: 2}
 
 
@@ -44,11 +49,10 @@ def version_of(content_type: str) -> int:
 
 def decode(request: IngestRequest) -> Decoded:
     """Return the series of a request, decompressed but not taken apart."""
-    encoding = request.headers.get("content-encoding", "snappy").lower()
-    if encoding not in ("snappy", "identity", ""):
-        raise DecodeError(f"Content-Encoding: got {encoding[:40]!r}, expected snappy", status=415)
+    if is_handshake(request):
+        return Decoded(b"")
     version = version_of(request.headers.get("content-type", ""))
-    body = snappy(request.body, request.max_decoded)
+    body = decompressed(request)
     notes = {}
     if version == 2:
         body = decode_v2(body, request.max_decoded)
@@ -59,6 +63,23 @@ def decode(request: IngestRequest) -> Decoded:
         host_label=not flag(request, "ignore_host", default=True),
         register_hosts=not flag(request, "ignore_ident", default=False),
     )
+
+
+def is_handshake(request: IngestRequest) -> bool:
+    """Return whether a vmagent asks if it may send zstd; it expects the text ``1``."""
+    return HANDSHAKE in request.query and not request.body
+
+
+def decompressed(request: IngestRequest) -> bytes:
+    """Return the body, whose first bytes tell what it is compressed with.
+
+    The header does not: what vmagent had queued before it changed to the other encoding, it sends under the new name.
+    """
+    encoding = request.headers.get("content-encoding", "").lower()
+    if encoding not in ENCODINGS:
+        raise DecodeError(f"Content-Encoding: got {encoding[:40]!r}, expected snappy or zstd", status=415)
+    decompress = zstd if request.body.startswith(ZSTD_MAGIC) else snappy
+    return decompress(request.body, request.max_decoded)
 
 
 def flag(request: IngestRequest, name: str, *, default: bool) -> bool:
@@ -72,6 +93,8 @@ def flag(request: IngestRequest, name: str, *, default: bool) -> bool:
 
 def reply(request: IngestRequest, decoded: Decoded, accepted: int) -> Raw:
     """Answer with an empty text, and tell senders of version 2 what was taken."""
+    if is_handshake(request):
+        return Raw(b"1", "text/plain; charset=utf-8")
     return Raw(b"", "text/plain; charset=utf-8", headers=dict(decoded.notes))
 
 
