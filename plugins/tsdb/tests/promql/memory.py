@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from tocsin_tsdb.promql.interface import Labels, Matcher, Selection, TooManySamples
+from tocsin_tsdb.promql.interface import Labels, Matcher, Selection, TooManySamples, go_on
 from tocsin_tsdb.promql.regex import predicate
 
 
@@ -30,7 +30,15 @@ class MemoryStore:
         numbers.extend(values)
         assert len(stamps) == len(numbers)
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, max_samples: int) -> Selection:
+    def select(
+        self,
+        matchers: Sequence[Matcher],
+        start_ms: int,
+        end_ms: int,
+        *,
+        max_samples: int,
+        check: Callable[[], None] = go_on,
+    ) -> Selection:
         """Return the matching series; see `Queryable`."""
         tests = [(matcher.name, predicate(matcher)) for matcher in matchers]
         labels: list[Labels] = []

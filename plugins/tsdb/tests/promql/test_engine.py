@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,25 +115,25 @@ def test_samples_of_finished_parts_do_not_count(store: MemoryStore) -> None:
 
 
 def test_the_store_is_told_what_is_left(store: MemoryStore) -> None:
-    limits: list[int] = []
+    most: list[int] = []
 
     class Spy:
-        def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, max_samples: int) -> Selection:
-            limits.append(max_samples)
-            return store.select(matchers, start_ms, end_ms, max_samples=max_samples)
+        def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, **limits: Any) -> Selection:
+            most.append(limits["max_samples"])
+            return store.select(matchers, start_ms, end_ms, **limits)
 
     Engine(Spy(), max_samples=1000).instant("m_total + m_total", 3_600_000)
-    assert limits[0] == 1000
-    assert 0 < limits[1] < 1000
+    assert most[0] == 1000
+    assert 0 < most[1] < 1000
 
 
 def test_the_store_is_asked_for_the_half_open_interval(store: MemoryStore) -> None:
     asked: list[tuple[int, int]] = []
 
     class Spy:
-        def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, max_samples: int) -> Selection:
+        def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, **limits: Any) -> Selection:
             asked.append((start_ms, end_ms))
-            return store.select(matchers, start_ms, end_ms, max_samples=max_samples)
+            return store.select(matchers, start_ms, end_ms, **limits)
 
     engine = Engine(Spy())
     engine.instant("m_total", 3_600_000)
@@ -212,7 +213,7 @@ def test_notes_are_limited() -> None:
 
 def test_store_errors_pass_through() -> None:
     class Broken:
-        def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, max_samples: int) -> Selection:
+        def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, **limits: Any) -> Selection:
             raise OSError("disk on fire")
 
     with pytest.raises(OSError, match="disk on fire"):

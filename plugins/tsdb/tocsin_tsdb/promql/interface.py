@@ -5,7 +5,7 @@ Times are milliseconds since 1970-01-01 UTC (int64); values are float64. Nothing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
@@ -50,14 +50,26 @@ class Selection:
     values: Float64Array
 
 
+def go_on() -> None:
+    """The check of a caller that lets the work run to its end."""
+
+
 class Queryable(Protocol):
     """A store that the engine can read from."""
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, max_samples: int) -> Selection:
+    def select(
+        self,
+        matchers: Sequence[Matcher],
+        start_ms: int,
+        end_ms: int,
+        *,
+        max_samples: int,
+        check: Callable[[], None] = go_on,
+    ) -> Selection:
         """Return every series that satisfies all matchers, with its samples in [start_ms, end_ms] (both ends included).
 
         A series without a sample in the interval may be left out. Raises `TooManySamples` as soon as it is known that
-        more than max_samples samples would be returned.
+        more than max_samples samples would be returned. `check` is called between parts of the work; what it raises ends it.
         """
         ...
 

@@ -30,7 +30,9 @@ def reference_times(ev: Evaluation, at: nodes.At | None, offset_ms: int | None) 
 def fetch(ev: Evaluation, selector: nodes.VectorSelector, after_ms: int, until_ms: int) -> Selection:
     """Read the samples in (after_ms, until_ms] from the store, as many as the budget has left."""
     ev.control.check()
-    selection = ev.queryable.select(selector.matchers, after_ms + 1, until_ms, max_samples=max(0, ev.budget.left))
+    selection = ev.queryable.select(
+        selector.matchers, after_ms + 1, until_ms, max_samples=max(0, ev.budget.left), check=ev.control.check
+    )
     ev.budget.hold(len(selection.values))
     ev.control.check()
     return selection

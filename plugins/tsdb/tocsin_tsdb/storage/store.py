@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-from tocsin_tsdb.promql.interface import Labels, Matcher, Selection, TooManySamples
+from tocsin_tsdb.promql.interface import Labels, Matcher, Selection, TooManySamples, go_on
 from tocsin_tsdb.storage import wire
 from tocsin_tsdb.storage.block import Block, FileReader
 from tocsin_tsdb.storage.blockset import BlockSet
@@ -113,11 +113,21 @@ class Store:
         if ignored:
             self.metrics.ignored.inc(ignored)
 
-    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int, *, max_samples: int) -> Selection:
+    def select(
+        self,
+        matchers: Sequence[Matcher],
+        start_ms: int,
+        end_ms: int,
+        *,
+        max_samples: int,
+        check: Callable[[], None] = go_on,
+    ) -> Selection:
         """See `Queryable`. A block that turns out to be torn is set aside, and the rest answers."""
-        return self.select_ids(self._matching.resolve(matchers), start_ms, end_ms, max_samples=max_samples)
+        return self.select_ids(self._matching.resolve(matchers), start_ms, end_ms, max_samples=max_samples, check=check)
 
-    def select_ids(self, wanted: Int32Array, start_ms: int, end_ms: int, *, max_samples: int) -> Selection:
+    def select_ids(
+        self, wanted: Int32Array, start_ms: int, end_ms: int, *, max_samples: int, check: Callable[[], None] = go_on
+    ) -> Selection:
         """Return the samples of series given by ascending ids; otherwise like `select`."""
         pieces: list[Piece] = []
         room = max_samples
@@ -129,19 +139,25 @@ class Store:
                 if room < 0:
                     break
                 if block.overlaps(start_ms, end_ms):
-                    pieces.extend(self._block_piece(block, wanted, start_ms, end_ms, room))
+                    pieces.extend(self._block_pieces(block, wanted, start_ms, end_ms, room, check))
                     room = max_samples - sum(map(len, pieces)) - sum(map(len, recent))
         if room < 0:
             raise TooManySamples()
         merged = merge([*pieces, *recent], len(wanted))
         return self._selection(wanted, merged.offsets, merged.times, merged.values)
 
-    def _block_piece(self, block: Block, wanted: Int32Array, start: int, end: int, limit: int) -> list[Piece]:
+    def _block_pieces(
+        self, block: Block, wanted: Int32Array, start: int, end: int, limit: int, check: Callable[[], None]
+    ) -> list[Piece]:
+        pieces = []
         try:
-            return list(block.pieces(wanted, start, end, limit, passing=False))
+            for piece in block.pieces(wanted, start, end, limit, passing=False):
+                check()
+                pieces.append(piece)
         except CorruptBlock as error:
             self.blocks.set_aside(block, error)
             return []
+        return pieces
 
     def _selection(
         self, wanted: Int32Array, offsets: wire.Int64Array, times: wire.Int64Array, values: wire.Float64Array
