@@ -12,10 +12,11 @@ from pathlib import Path
 
 import cramjam
 import pytest
+import urllib3
 
 from tocsin.ingest.decode import decode_chunk
 from tocsin.ingest.wire import wire
-from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, free_port
+from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, VmAgent, free_port
 from tocsin.plugin.testkit.deployment import Deployment
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -41,6 +42,15 @@ def arrived(sink: HttpSink) -> Counter[str]:
         if request.method == "POST":
             batch = bytes(cramjam.snappy.decompress_raw(request.body))
             found.update(dict(series.labels)["id"] for series in decode_chunk(batch))
+    return found
+
+
+def samples(sink: HttpSink) -> Counter[tuple[str, int, float]]:
+    """Return how often each sample reached a backend: name of its series, milliseconds, value."""
+    found: Counter[tuple[str, int, float]] = Counter()
+    for request in sink.requests:
+        for series in decode_chunk(bytes(cramjam.snappy.decompress_raw(request.body))):
+            found.update((dict(series.labels)["__name__"], when, value) for when, value in series.samples)
     return found
 
 
@@ -131,3 +141,26 @@ def test_a_killed_worker_is_replaced_and_the_others_go_on(make_deployment: Make,
     service.until(lambda: len([p for p in service.processes()["worker"] if p != pid]) == 2, "two workers again")
     accepted = send(service, range(100, 100 + REQUESTS))
     http_sink.wait_until(lambda requests: accepted <= set(arrived(http_sink)), timeout=30)
+
+
+def test_every_sample_of_a_vmagent_arrives_once(
+    make_deployment: Make, start_vmagent: Callable[..., VmAgent], http_sink: HttpSink
+) -> None:
+    """With their own times, and those too that it had to keep while the gateway was away."""
+    settings = "[Pushgw]\nForceUseServerTS = false\n" + WRITER.format(http_sink.url)
+    service = make_deployment(settings, process="pushgw")
+    with start_vmagent(remote_write=[service.url + "/rw/v1/write"]) as agent:
+        expected: Counter[tuple[str, int, float]] = Counter()
+
+        def imported(part: str) -> None:
+            lines = [(f"{part}_{n}", 1_700_000_000_000 + n, n + 0.25) for n in range(SERIES * 20)]
+            text = "\n".join(f"{name} {value} {when}" for name, when, value in lines)
+            urllib3.request("POST", agent.url + "/api/v1/import/prometheus", body=text)
+            expected.update(lines)
+
+        imported("early")
+        http_sink.wait_until(lambda requests: samples(http_sink) == expected)
+        assert service.stop() == 0
+        imported("late")
+        service.start()
+        http_sink.wait_until(lambda requests: samples(http_sink) == expected, timeout=60)
