@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tocsin.alerting.form import BODY_DEFAULTS, SEVERITIES, Rule, dicts
+from tocsin.alerting.form import BODY_DEFAULTS, Rule, is_condition
 from tocsin.alerting.relabel import check_relabel
 from tocsin.alerting.schedule import ScheduleError, parse_schedule
+from tocsin.alerting.triggers import check_severity, check_triggers, objects, text_of
 from tocsin.alerting.variables import VariableError, filled, uses_variables
 from tocsin.alerting.windows import check_windows, zone_of
 from tocsin.events.audience import is_id
@@ -104,7 +105,7 @@ def rule_type(rule: Rule) -> str:
 
 
 def check_config(rule: Rule, types: Types) -> None:
-    """Raise ``invalid`` when nothing installed can evaluate the rule, or its queries cannot be understood."""
+    """Raise ``invalid`` when nothing installed can evaluate the rule, or its queries and triggers cannot be understood."""
     name, config = rule_type(rule), rule["rule_config"]
     kind = types.get(name)
     if kind is None:
@@ -113,41 +114,33 @@ def check_config(rule: Rule, types: Types) -> None:
     anomaly = config.get("anomaly_trigger")
     if isinstance(anomaly, dict) and anomaly.get("enable"):
         raise invalid("rule_config.anomaly_trigger: not available, expected triggers or a query with its condition")
-    for name in ("queries", "triggers"):
-        if not isinstance(config.get(name), list | None):
-            raise invalid(f"rule_config.{name}: got {type(config[name]).__name__}, expected an array")
-    for index, query in enumerate(dicts(config.get("queries"))):
-        _check_query(f"rule_config.queries[{index}]", query, is_condition(config), kind)
-    for index, trigger in enumerate(dicts(config.get("triggers"))):
-        _check_severity(f"rule_config.triggers[{index}]", trigger)
+    condition = is_condition(config)
+    for index, query in enumerate(objects(config, "queries", "rule_config")):
+        where = f"rule_config.queries[{index}]"
+        spec = _condition(where, query) if condition else _input(where, query)
+        fault = kind.check_query(spec) if spec else None
+        if fault:
+            raise invalid(f"{where}: {fault}")
+    if not condition:
+        check_triggers(config)
 
 
-def is_condition(config: Mapping[str, Any]) -> bool:
-    """Return whether each query is a complete condition, rather than input for ``triggers``."""
-    return config.get("version") != "v2" and not config.get("triggers") and not config.get("nodata_trigger")
+def _condition(where: str, query: dict[str, Any]) -> Mapping[str, Any] | None:
+    """Return what the datasource is asked by a query that is a condition, ``None`` for a blank one."""
+    check_severity(where, query)
+    text = text_of(query, "prom_ql", where).strip()
+    text_of(query, "unit", where)
+    if text and uses_variables(query):
+        try:
+            text = filled(query)[0]
+        except VariableError as error:
+            raise invalid(f"{where}: {error}") from None
+    return {"query": text} if text else None
 
 
-def _check_query(where: str, query: dict[str, Any], condition: bool, kind: DatasourceType) -> None:
-    spec: Mapping[str, Any] = query
-    if condition:
-        _check_severity(where, query)
-        text = query.get("prom_ql", "")
-        if not isinstance(text, str):
-            raise invalid(f"{where}.prom_ql: got {type(text).__name__}, expected a text")
-        if not text.strip():
-            return
-        spec = {"query": text.strip()}
-        if uses_variables(query):
-            try:
-                spec = {"query": filled(query)[0]}
-            except VariableError as error:
-                raise invalid(f"{where}: {error}") from None
-    fault = kind.check_query(spec)
-    if fault:
-        raise invalid(f"{where}: {fault}")
-
-
-def _check_severity(where: str, item: dict[str, Any]) -> None:
-    value = item.get("severity", SEVERITIES[1])
-    if isinstance(value, bool) or value not in SEVERITIES:
-        raise invalid(f"{where}.severity: got {value!r}, expected 1, 2 or 3")
+def _input(where: str, query: dict[str, Any]) -> Mapping[str, Any]:
+    """Return what the datasource is asked by a query that triggers refer to."""
+    if not text_of(query, "ref", where):
+        raise invalid(f"{where}.ref: got an empty text, expected the letter by which triggers call the query")
+    text_of(query, "unit", where)
+    return query

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tocsin.alerting.checks import is_condition, rule_type
-from tocsin.alerting.form import Rule, dicts
+from tocsin.alerting.checks import rule_type
+from tocsin.alerting.form import Rule, dicts, is_condition
 from tocsin.alerting.relabel import Step, parse_steps
 from tocsin.alerting.schedule import Schedule, effective_pattern, parse_schedule
 from tocsin.alerting.triggers import Nodata, Trigger, parse_nodata, parse_triggers

@@ -85,12 +85,29 @@ def shown(rule: Rule) -> Rule:
     }
 
 
+def is_condition(config: Mapping[str, Any]) -> bool:
+    """Return whether each query of a ``rule_config`` is a complete condition, rather than input for ``triggers``.
+
+    A query with ``prom_ql`` is one, whatever else a client's form leaves in the configuration.
+    """
+    if config.get("version") == "v2":
+        return False
+    if any(query.get("prom_ql") for query in dicts(config.get("queries"))):
+        return True
+    return not config.get("triggers") and not config.get("nodata_trigger")
+
+
+def severity_places(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the parts of a ``rule_config`` that say how severe its alerts are."""
+    if is_condition(config):
+        return dicts(config.get("queries")) or [config]
+    return dicts(config.get("triggers"))
+
+
 def severities(config: Any) -> list[int]:
     """Return the distinct severities of a ``rule_config``, most severe first."""
-    if not isinstance(config, dict):
-        return []
-    items = [*dicts(config.get("queries")), *dicts(config.get("triggers")), config]
-    return sorted({s for item in items if isinstance(s := item.get("severity"), int) and not isinstance(s, bool) and s})
+    places = severity_places(config) if isinstance(config, dict) else []
+    return sorted({s for place in places if type(s := place.get("severity")) is int and s})
 
 
 def relabel_of(config: Any) -> Any:

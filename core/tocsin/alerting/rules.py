@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import peewee
 
 from tocsin.alerting.checks import Types, check_rule, normalised
-from tocsin.alerting.form import COLUMNS, Rule, body_of, dicts, rule_of
+from tocsin.alerting.form import COLUMNS, Rule, body_of, rule_of, severity_places
 from tocsin.alerting.models import AlertRule, PendingAlert, RuleFault
 from tocsin.alerting.windows import check_windows
 from tocsin.events.journal import Change, EventJournal, active_events, firing_pairs, firing_rules
@@ -219,8 +219,6 @@ def _check_all_times(rules: Sequence[Rule]) -> None:
 
 def set_severity(rule: Rule, severity: int) -> None:
     """Set the severity inside ``rule_config`` where there is exactly one place for it."""
-    config = rule["rule_config"]
-    triggers, queries = dicts(config.get("triggers")), dicts(config.get("queries"))
-    places = triggers or queries or [config]
+    places = severity_places(rule["rule_config"])
     if len(places) == 1:
         places[0]["severity"] = severity

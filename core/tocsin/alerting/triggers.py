@@ -11,12 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tocsin.alerting.evaluation import ON_CONDITION, Evaluation, Finding
+import orjson
+
+from tocsin.alerting.evaluation import ANY, NOT_BY_ABSENCE, ON_CONDITION, Evaluation, Finding
 from tocsin.alerting.expression import ExpressionError, Node, compile_expression, evaluate, is_true
-from tocsin.alerting.form import dicts
+from tocsin.alerting.form import SEVERITIES, dicts
 from tocsin.alerting.labels import METRIC_NAME, notation
 from tocsin.alerting.points import Point
 from tocsin.alerting.units import formatted
+from tocsin.plugin import invalid
 
 if TYPE_CHECKING:
     from tocsin.alerting.compiled import CompiledRule, Query
@@ -73,9 +76,83 @@ class Nodata:
     """Seconds after which a gone series is forgotten, 0 for never."""
 
 
+def check_triggers(config: Mapping[str, Any]) -> None:
+    """Raise ``invalid`` for triggers and a no-data check of a ``rule_config`` that could never work."""
+    triggers = () if config.get("exp_trigger_disable") else objects(config, "triggers", "rule_config")
+    for index, trigger in enumerate(triggers):
+        _check_trigger(f"rule_config.triggers[{index}]", trigger)
+    where = "rule_config.nodata_trigger"
+    nodata = _object(config, "nodata_trigger", "rule_config")
+    if nodata.get("enable"):
+        check_severity(where, nodata)
+        after = nodata.get("resolve_after") or 0
+        if nodata.get("resolve_after_enable") and (type(after) is not int or after < 0):
+            raise invalid(f"{where}.resolve_after: got {after!r}, expected seconds")
+
+
+def _check_trigger(where: str, trigger: Mapping[str, Any]) -> None:
+    check_severity(where, trigger)
+    _check_expression(f"{where}.exp", text_of(trigger, "exp", where))
+    recover = _object(trigger, "recover_config", where)
+    judge, exp = recover.get("judge_type") or ANY, text_of(recover, "recover_exp", f"{where}.recover_config")
+    if type(judge) is not int or judge not in (ANY, NOT_BY_ABSENCE, ON_CONDITION):
+        raise invalid(f"{where}.recover_config.judge_type: got {judge!r}, expected 0, 1 or 2")
+    if judge == ON_CONDITION:
+        _check_expression(f"{where}.recover_config.recover_exp", exp)
+    text_of(trigger, "join_ref", where)
+    for index, join in enumerate(objects(trigger, "joins", where)):
+        step = f"{where}.joins[{index}]"
+        kind, on = text_of(join, "join_type", step), join.get("on") or []
+        text_of(join, "ref", step)
+        if kind not in JOINS:
+            raise invalid(f"{step}.join_type: got {kind!r}, expected one of {', '.join(JOINS)}")
+        if not isinstance(on, list) or not all(isinstance(label, str) for label in on):
+            raise invalid(f"{step}.on: expected an array of texts")
+
+
+def _check_expression(where: str, text: str) -> None:
+    try:
+        compile_expression(text)
+    except ExpressionError as error:
+        raise invalid(f"{where}: {error}") from None
+
+
+def check_severity(where: str, item: Mapping[str, Any]) -> None:
+    """Raise ``invalid`` for a severity that does not exist; none at all is fine."""
+    value = item.get("severity", DEFAULT_SEVERITY)
+    if type(value) is not int or value not in SEVERITIES:
+        raise invalid(f"{where}.severity: got {value!r}, expected 1, 2 or 3")
+
+
+def text_of(item: Mapping[str, Any], name: str, where: str) -> str:
+    """Return a text member, empty when it is not there; raise ``invalid`` for anything else."""
+    value = item.get(name)
+    if not isinstance(value, str | None):
+        raise invalid(f"{where}.{name}: got {type(value).__name__}, expected a text")
+    return value or ""
+
+
+def objects(item: Mapping[str, Any], name: str, where: str) -> list[dict[str, Any]]:
+    """Return an array of objects, empty when it is not there; raise ``invalid`` for anything else."""
+    value = item.get(name)
+    if not isinstance(value, list | None):
+        raise invalid(f"{where}.{name}: got {type(value).__name__}, expected an array")
+    for index, one in enumerate(value or ()):
+        if not isinstance(one, dict):
+            raise invalid(f"{where}.{name}[{index}]: got {type(one).__name__}, expected an object")
+    return value or []
+
+
+def _object(item: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
+    value = item.get(name)
+    if not isinstance(value, dict | None):
+        raise invalid(f"{where}.{name}: got {type(value).__name__}, expected an object")
+    return value or {}
+
+
 def parse_triggers(config: Mapping[str, Any]) -> tuple[Trigger, ...]:
     """Return the triggers of a ``rule_config``; one whose expression cannot be parsed never triggers and is left out."""
-    queries = repr([sorted(query.items(), key=str) for query in dicts(config.get("queries"))])
+    queries = orjson.dumps(dicts(config.get("queries")), option=orjson.OPT_SORT_KEYS).decode()
     found = []
     for item in dicts(config.get("triggers")):
         text = str(item.get("exp") or "")
@@ -213,8 +290,8 @@ JOINS: Mapping[str, Method] = {
 
 def judged(trigger: Trigger, group: Group) -> tuple[Finding | None, bool | None]:
     """Return the finding of a group and whether it is an anomaly; no verdict when the expression cannot be applied."""
-    variables, units, texts, last = bound(trigger, group)
-    if last is None:
+    variables, units, texts, chosen = bound(trigger, group)
+    if chosen is None:
         return None, None
     try:
         holds = is_true(evaluate(trigger.expression, variables))
@@ -225,22 +302,32 @@ def judged(trigger: Trigger, group: Group) -> tuple[Finding | None, bool | None]
     except ExpressionError:
         return None, None
     finding = Finding(
-        last.point, trigger.severity, trigger.query_text, last.query.unit, "".join(texts), units, trigger.recover_config
+        chosen.point,
+        trigger.severity,
+        trigger.query_text,
+        chosen.query.unit,
+        "".join(texts),
+        units,
+        trigger.recover_config,
     )
     return finding, holds
 
 
 def bound(trigger: Trigger, group: Group) -> tuple[dict[str, Any], dict[str, Any], list[str], Sample | None]:
-    """Return variables, formatted values, the texts of ``trigger_values`` and the sample that stands for the group."""
+    """Return variables, formatted values, the texts of ``trigger_values`` and the sample that stands for the group.
+
+    That is the last one with the most labels: after a join the others may stand for several groups.
+    """
     variables: dict[str, Any] = {}
     units: dict[str, Any] = {}
     texts: list[str] = []
-    last: Sample | None = None
+    chosen: Sample | None = None
     for sample in group:
         ref = f"${sample.query.ref}"
         if ref not in trigger.text:
             continue
-        last = sample
+        if chosen is None or len(sample.point.labels) >= len(chosen.point.labels):
+            chosen = sample
         variables[ref] = sample.point.value
         for label, value in sample.point.labels.items():
             name = f"{ref}.{label}"
@@ -254,7 +341,7 @@ def bound(trigger: Trigger, group: Group) -> tuple[dict[str, Any], dict[str, Any
             texts.append(f"{name}:{units[name]['text']} ")
         else:
             units[ref] = formatted(sample.query.unit, sample.point.value)
-    return variables, units, texts, last
+    return variables, units, texts, chosen
 
 
 def missing(
