@@ -19,7 +19,9 @@ from tocsin.ingest.interface import CacheStats, Chunk, Rewritten, Verdict
 IMPLEMENTATION = "compiled"
 
 include "_wire_read.pxi"
+include "_wire_cuts.pxi"
 include "_wire_cache.pxi"
+include "_wire_labels.pxi"
 include "_wire_v2.pxi"
 
 
@@ -222,6 +224,7 @@ cdef class Pass:
     cdef int add(self, Pieces* p, int64_t samples, Cuts* cuts, Decision verdict) except -1:
         """Count a series and append it unless it is dropped."""
         cdef int64_t size, start, pos = 0, body
+        cdef const uint8_t* text = verdict.text
         cdef int i
         self.received += 1
         if verdict.touched == 0:
@@ -239,8 +242,9 @@ cdef class Pass:
         body = self.out.size
         for i in range(cuts.count):
             put(&self.out, p.labels + pos, cuts.start[i] - pos)
-            put(&self.out, verdict.text[i], verdict.length[i])
-            pos = <int64_t> cuts.start[i] + cuts.length[i]
+            put(&self.out, text, verdict.length[i])
+            text += verdict.length[i]
+            pos = cuts.start[i] + cuts.length[i]
         put(&self.out, p.labels + pos, p.n_labels - pos)
         put(&self.out, p.before, p.n_before)
         put(&self.out, p.sample, p.n_sample)

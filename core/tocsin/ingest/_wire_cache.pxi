@@ -4,7 +4,7 @@
 # different label encodings of equal length the probability, over the key, that they collide is at most 2^-128, whoever
 # chose them. One slot is one cache line, so 200,000 series cost some 20 MB instead of their labels twice.
 #
-# The new labels are kept as cuts into the raw ones: texts replace up to MAX_CUTS ranges. Series of one host share them.
+# The new labels are kept as cuts into the raw ones (see `_wire_cuts.pxi`). Series of one host share the texts of theirs.
 
 cdef extern from *:
     """
@@ -15,7 +15,6 @@ cdef extern from *:
     void prefetch "tocsin_prefetch" (const void* address) noexcept nogil
 
 cdef enum:
-    MAX_CUTS = 4
     MAX_KEY = 8192
     N_KEYS = 1028           # words: MAX_KEY / 8, and 2 for the second row, rounded up
     LINE = 64
@@ -25,19 +24,12 @@ cdef enum:
 assert interface.MAX_CACHED_LABELS == MAX_KEY
 
 
-cdef struct Cuts:
-    int count
-    int64_t start[MAX_CUTS]
-    int64_t length[MAX_CUTS]
-
-
 cdef struct Slot:
     uint64_t hash[4]
     void* verdict           # borrowed from the generation's dictionary; NULL marks a free slot
     int32_t size            # of the key; -1 when the entry has moved to the young generation
-    uint32_t count
-    uint16_t start[MAX_CUTS]
-    uint16_t length[MAX_CUTS]
+    int32_t count           # of the cuts
+    Places places
 
 assert sizeof(Slot) == LINE
 
@@ -70,24 +62,26 @@ cdef inline uint64_t first_place(const uint64_t* h) noexcept:
 cdef class Decision:
     """A verdict and the texts it inserts; shared by all label sets that are treated alike."""
 
-    cdef object key
-    cdef tuple texts
-    cdef const uint8_t* text[MAX_CUTS]
-    cdef int64_t length[MAX_CUTS]
+    cdef tuple key
+    cdef const uint8_t* text            # the texts of all cuts, one after another
+    cdef int32_t length[MOST_CUTS]
+    cdef int count
     cdef int64_t grown, touched
+    cdef uint64_t home                  # number of the latest generation that adopted it
     cdef readonly str ident, drop
     cdef bint dropped, debug, register, stale
 
-    def __init__(self, key):
-        cdef int i = 0
+    def __init__(self, tuple key):
+        """Make a verdict of (texts, their sizes, ident, drop, debug, register)."""
+        cdef bytes text
+        cdef int i
         self.key = key
-        self.texts, self.ident, self.drop, self.debug, self.register = key
+        text, sizes, self.ident, self.drop, self.debug, self.register = key
         self.dropped = bool(self.drop)
-        for text in self.texts:
-            self.text[i] = <const uint8_t*> PyBytes_AS_STRING(text)
-            self.length[i] = PyBytes_GET_SIZE(text)
-            self.grown += self.length[i]
-            i += 1
+        self.text, self.grown = <const uint8_t*> PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)
+        self.count = len(sizes)
+        for i in range(self.count):
+            self.length[i] = sizes[i]
 
 
 cdef class Generation:
@@ -97,10 +91,12 @@ cdef class Generation:
     cdef Slot* slots
     cdef uint64_t mask
     cdef int64_t used, moved
+    cdef uint64_t number    # above 0
     cdef dict verdicts
     cdef list stale
 
-    def __cinit__(self):
+    def __cinit__(self, uint64_t number):
+        self.number = number
         self.verdicts, self.stale = {}, []
         self.used = self.moved = 0
         self.resize(FIRST_SLOTS)
@@ -154,12 +150,20 @@ cdef class Generation:
 
     cdef Decision adopt(self, Decision verdict):
         """Return this generation's own copy of a verdict."""
-        return <Decision> self.verdicts.setdefault(verdict.key, verdict)
+        if verdict.home != self.number:
+            verdict = <Decision> self.verdicts.setdefault(verdict.key, verdict)
+            verdict.home = self.number
+        return verdict
+
+    cdef Decision make(self, tuple key):
+        """Return the verdict with a key."""
+        verdict = self.verdicts.get(key)
+        return self.adopt(Decision(key)) if verdict is None else <Decision> verdict
 
     cdef int invalidate(self, object idents) except -1:
         cdef Decision verdict
-        for key in [key for key in self.verdicts if key[1] in idents]:
-            verdict = self.verdicts.pop(key)
+        for verdict in [verdict for verdict in self.verdicts.values() if (<Decision> verdict).ident in idents]:
+            del self.verdicts[verdict.key]
             verdict.stale = True
             self.stale.append(verdict)  # slots still point to it
         if len(self.stale) > MOST_STALE:
@@ -172,7 +176,9 @@ cdef class LabelCache:
     cdef object _resolve
     cdef object _lock
     cdef int64_t _half, _hits, _misses, _evictions
+    cdef uint64_t _generations
     cdef Generation _young, _old
+    cdef LabelProgram _program      # of a resolver that can be compiled
     cdef uint64_t _key[N_KEYS]
     cdef object _scratch    # a Pass; used under the lock
 
@@ -180,26 +186,36 @@ cdef class LabelCache:
         cdef bytes key = os.urandom(sizeof(self._key))
         memcpy(self._key, PyBytes_AS_STRING(key), sizeof(self._key))
         self._resolve = resolve
+        self._program = LabelProgram(resolve) if type(resolve) is LabelWork else None
         self._half = max(1, capacity // 2)
-        self._young, self._old = Generation(), Generation()
+        self._generations = 0
+        self._young, self._old = self.generation(), self.generation()
         self._lock = threading.Lock()
 
     def clear(self):
         """Forget everything: the rules have changed."""
         with self._lock:
-            self._young, self._old = Generation(), Generation()
+            self._young, self._old = self.generation(), self.generation()
+            if self._program is not None:
+                self._program.forget()
 
     def invalidate(self, idents):
         """Forget the verdicts that name one of these hosts: their targets have changed."""
         with self._lock:
             self._young.invalidate(idents)
             self._old.invalidate(idents)
+            if self._program is not None:
+                self._program.invalidate(idents)
 
     def stats(self):
         """Return the counters."""
         with self._lock:
             entries = self._young.used + self._old.used - self._old.moved
             return CacheStats(self._hits, self._misses, self._evictions, entries)
+
+    cdef Generation generation(self):
+        self._generations += 1
+        return Generation(self._generations)
 
     cdef void look_ahead(self, const uint8_t* raw, int64_t size, uint64_t* h) noexcept:
         """Hash labels that will be asked for soon, and have their slot fetched from memory meanwhile."""
@@ -225,7 +241,7 @@ cdef class LabelCache:
             found = self.find(&entry)
         if found != NULL:
             self._hits += 1
-            load_cuts(found, cuts)
+            load_cuts(&found.places, found.count, raw, size, cuts)
             return <Decision> found.verdict
         self._misses += 1
         return self.resolve(b, series, raw, size, cuts, &entry)
@@ -249,91 +265,57 @@ cdef class LabelCache:
         self.insert(&moved, verdict)
         return &self._young.slots[self._young.place(wanted.hash, wanted.size)]
 
-    cdef int insert(self, Slot* entry, Decision verdict) except -1:
-        """Add an entry; a full young generation becomes the old one, and the old one goes."""
-        cdef bint known = self._young.slots[self._young.place(entry.hash, entry.size)].verdict != NULL
-        if not known and self._young.used >= self._half:
-            self._evictions += self._old.used - self._old.moved
-            self._old = self._young
-            self._young = Generation()
+    cdef Decision insert(self, Slot* entry, Decision verdict):
+        """Add an entry; return the verdict that it shares with its like."""
+        self.make_room(entry)
         verdict = self._young.adopt(verdict)
         entry.verdict = <void*> verdict
         self._young.insert(entry)
-        return 0
+        return verdict
+
+    cdef bint make_room(self, const Slot* entry) except? True:
+        """Let a full young generation become the old one, and the old one go; return whether that was so."""
+        if self._young.used < self._half:
+            return False
+        if self._young.slots[self._young.place(entry.hash, entry.size)].verdict != NULL:
+            return False  # what is stale is replaced
+        self._evictions += self._old.used - self._old.moved
+        self._old = self._young
+        self._young = self.generation()
+        if self._program is not None:
+            self._program.forget()  # its verdicts are those of the young generation
+        return True
 
     cdef Decision resolve(
         self, const uint8_t* b, Field* series, const uint8_t* raw, int64_t size, Cuts* cuts, Slot* entry
     ):
-        """Ask the resolver, and remember its verdict."""
+        """Decide on labels, and remember the verdict."""
+        cdef Decision decision = None
+        if self._program is not None and size <= MAX_KEY:
+            decision = self._program.decide(raw, size, self._young, cuts)
+        if decision is None:
+            decision = self.ask(b, series, size, cuts)
+        if size > MAX_KEY:
+            return decision
+        entry.count = cuts.count
+        store_cuts(&entry.places, raw, size, cuts)
+        return self.insert(entry, decision)
+
+    cdef Decision ask(self, const uint8_t* b, Field* series, int64_t size, Cuts* cuts):
+        """Ask the resolver."""
         cdef list labels = [], sizes = []
         cdef bint canonical = parse_labels(b, series, labels, sizes) and size <= MAX_KEY
         cdef tuple texts = None
+        cdef tuple key
         verdict = self._resolve(labels)
         if canonical:
             texts = cut_labels(labels, sizes, verdict.labels, cuts)
         if texts is None:
-            cuts.count = 1
-            cuts.start[0] = 0
-            cuts.length[0] = size
+            cuts.count, cuts.start[0], cuts.length[0] = 1, 0, size
             texts = (b"".join([encode_pair(name, value) for name, value in verdict.labels]),)
-        key = (texts, verdict.ident, verdict.drop, verdict.debug, verdict.register)
-        cdef Decision decision = self._young.verdicts.get(key)
-        if decision is None:
-            decision = Decision(key)
-        if size > MAX_KEY:
-            return decision
-        store_cuts(entry, cuts)
-        self.insert(entry, decision)
-        return self._young.adopt(decision)
-
-
-cdef inline void load_cuts(const Slot* slot, Cuts* cuts) noexcept:
-    cdef int i
-    cuts.count = <int> slot.count
-    for i in range(cuts.count):
-        cuts.start[i] = slot.start[i]
-        cuts.length[i] = slot.length[i]
-
-
-cdef inline void store_cuts(Slot* slot, const Cuts* cuts) noexcept:
-    cdef int i
-    memset(slot.start, 0, sizeof(slot.start))
-    memset(slot.length, 0, sizeof(slot.length))
-    slot.count = <uint32_t> cuts.count
-    for i in range(cuts.count):
-        slot.start[i] = <uint16_t> cuts.start[i]
-        slot.length[i] = <uint16_t> cuts.length[i]
-
-
-cdef tuple cut_labels(list old, list sizes, object labels, Cuts* cuts):
-    """Express new labels as cuts into the old ones; None when that takes more than MAX_CUTS."""
-    cdef Py_ssize_t i = 0, j = 0, n_old = len(old), n_new = len(labels)
-    cdef int64_t pos = 0
-    cdef bint fresh = True
-    cdef list texts = []
-    cuts.count = 0
-    while i < n_old or j < n_new:
-        before = old[i] if i < n_old else None
-        after = labels[j] if j < n_new else None
-        if before is not None and after is not None and before == after:
-            pos += <int64_t> sizes[i]
-            i, j, fresh = i + 1, j + 1, True
-            continue
-        if fresh:
-            if cuts.count == MAX_CUTS:
-                return None
-            cuts.start[cuts.count], cuts.length[cuts.count] = pos, 0
-            cuts.count += 1
-            texts.append(b"")
-            fresh = False
-        if after is None or (before is not None and before[0] <= after[0]):
-            cuts.length[cuts.count - 1] += <int64_t> sizes[i]
-            pos += <int64_t> sizes[i]
-            i += 1
-        else:
-            texts[cuts.count - 1] += encode_pair(after[0], after[1])
-            j += 1
-    return tuple(texts)
+        sizes = [len(text) for text in texts]
+        key = (b"".join(texts), tuple(sizes), verdict.ident, verdict.drop, verdict.debug, verdict.register)
+        return self._young.make(key) if size <= MAX_KEY else Decision(key)
 
 
 cdef bint parse_labels(const uint8_t* b, Field* series, list labels, list sizes) except? False:

@@ -1,7 +1,8 @@
 """What the gateway does to the labels of a series: identity, target labels, drop rules, debug samples.
 
-Everything here runs once per distinct label set and is remembered by the label cache (see `interface`), so it is written
-for clarity. It is a pure function of the labels until targets or rules change.
+Everything here is decided once per distinct label set and remembered by the label cache (see `interface`), so it is written
+for clarity. It is a pure function of the labels until targets or rules change. The compiled wire functions carry a copy that works on
+bytes (`_wire_labels.pxi`); this is its specification.
 """
 
 from __future__ import annotations
@@ -34,9 +35,12 @@ class Take(Enum):
 
 @dataclass(frozen=True)
 class IdentRule:
-    """Where the identity of a host comes from when a series has no `ident` label: the first label that is not empty."""
+    """Where the identity of a host comes from."""
 
     sources: tuple[tuple[bytes, Take], ...] = ()
+    """Asked when a series has no `ident` label: the first label that is not empty becomes it."""
+    own: bool = True
+    """Whether an `ident` label names the host; otherwise the series belongs to none."""
 
 
 COLLECTOR = IdentRule(((b"agent_hostname", Take.RENAME), (b"hostname", Take.COPY)))
@@ -44,6 +48,9 @@ COLLECTOR = IdentRule(((b"agent_hostname", Take.RENAME), (b"hostname", Take.COPY
 
 COLLECTOR_OR_HOST = IdentRule((*COLLECTOR.sources, (b"host", Take.RENAME)))
 """As `COLLECTOR`, and with neither label `host` is renamed (query `ignore_host=false`)."""
+
+NOBODY = IdentRule(own=False)
+"""The series belong to no host, whatever their labels are."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ class LabelWork:
     """The label work of one ingest route: a resolver for its label cache."""
 
     def __init__(self, rules: LabelRules, targets: TargetLabels, ident_rule: IdentRule = COLLECTOR) -> None:
-        self._rules, self._targets, self._ident_rule = rules, targets, ident_rule
+        self.rules, self.targets, self.ident_rule = rules, targets, ident_rule
         self._drop = [rule for rule in rules.drop if rule]
 
     def __call__(self, labels: list[tuple[bytes, bytes]]) -> Verdict:
@@ -93,7 +100,7 @@ class LabelWork:
         ident = self._identify(found)
         if ident:
             self._attach(found, ident)
-        rules = self._rules
+        rules = self.rules
         debug = bool(rules.debug) and all_match(rules.debug, found)
         drop = DropReason.RULE if self._drop and any(all_match(rule, found) for rule in self._drop) else ""
         register = rules.register and bool(ident) and self._registers(found)
@@ -101,8 +108,10 @@ class LabelWork:
 
     def _identify(self, labels: dict[bytes, bytes]) -> str:
         """Make sure that a series which names its host has exactly one `ident`; return it."""
+        if not self.ident_rule.own:
+            return ""
         if not labels.get(IDENT):
-            for source, take in self._ident_rule.sources:
+            for source, take in self.ident_rule.sources:
                 if value := labels.get(source):
                     labels[IDENT] = value
                     if take is Take.RENAME:
@@ -112,17 +121,17 @@ class LabelWork:
 
     def _attach(self, labels: dict[bytes, bytes], ident: str) -> None:
         """Add what is registered for the host."""
-        target = self._targets.lookup(ident)
+        target = self.targets.lookup(ident)
         if target is None:
             return
-        grouped = self._rules.group_key in labels
+        grouped = self.rules.group_key in labels
         for name, value in target.labels.items():
-            if name not in labels or (self._rules.label_rewrite and not grouped):
+            if name not in labels or (self.rules.label_rewrite and not grouped):
                 labels[name] = value
         if target.group_label and not grouped:
-            labels.setdefault(self._rules.group_key, target.group_label)
+            labels.setdefault(self.rules.group_key, target.group_label)
 
     def _registers(self, labels: Mapping[bytes, bytes]) -> bool:
         """Whether a series announces its host."""
-        names = self._rules.register_metrics
+        names = self.rules.register_metrics
         return not names or labels.get(NAME) in names
