@@ -8,8 +8,8 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.ingest.test_wire_fuzz import SEEDS, fuzz, mutate, mutations, outcome
+
 from tocsin.ingest.hosts import NoHosts, Target
 from tocsin.ingest.labels import COLLECTOR, COLLECTOR_OR_HOST, NOBODY, LabelRules, LabelWork
 

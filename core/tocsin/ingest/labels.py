@@ -1,8 +1,8 @@
 """What the gateway does to the labels of a series: identity, target labels, drop rules, debug samples.
 
 Everything here is decided once per distinct label set and remembered by the label cache (see `interface`), so it is written
-for clarity. It is a pure function of the labels until targets or rules change. The compiled wire functions carry a copy that works on
-bytes (`_wire_labels.pxi`); this is its specification.
+for clarity. It is a pure function of the labels until targets or rules change. The compiled wire functions have a copy that
+works on bytes (`_wire_labels.pxi`); this is its specification.
 """
 
 from __future__ import annotations
