@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tocsin.app.bootstrap import route_table
 from tocsin.ingest.hosts import TargetLabels
 from tocsin.plugin.testkit import dat
-from tocsin.plugin.testkit.components import Database
+from tocsin.plugin.testkit.components import PATIENCE, Database
 from tocsin.targets.hosts import Hosts
 
 
@@ -53,7 +53,7 @@ def test_a_host_seen_by_many_at_once(world) -> None:
     barrier, failures = threading.Barrier(4), []
 
     def work(number: int) -> None:
-        barrier.wait(10)
+        barrier.wait(PATIENCE)
         try:
             for turn in range(5):
                 hosts.register(["shared", f"own{number}"])
@@ -67,7 +67,7 @@ def test_a_host_seen_by_many_at_once(world) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
     assert failures == []
     found = world.hosts()
     assert sorted(found) == ["own0", "own1", "own2", "own3", "shared"]

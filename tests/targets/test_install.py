@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tocsin.app.settings import SettingsError
 from tocsin.datasources.catalog import Catalog
 from tocsin.plugin.testkit import dat, err
-from tocsin.plugin.testkit.components import Answer
+from tocsin.plugin.testkit.components import PATIENCE, Answer
 from tocsin.targets.install.addresses import comparable, is_written_by, normal_address, own_address
 from tocsin.targets.install.packages import VERSION
 
@@ -192,7 +192,7 @@ class Machine:
         source = nobody.get(f"{AGENTS}/{script}").text
         command = ["bash", "-s", "--", "--dir", str(self.home), *options]
         return subprocess.run(
-            command, input=source, env=self.environment, capture_output=True, text=True, timeout=50, check=False
+            command, input=source, env=self.environment, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
 
     @property

@@ -24,6 +24,7 @@ from tocsin.plugin import (
     text,
 )
 from tocsin.plugin.testkit import dat
+from tocsin.plugin.testkit.components import PATIENCE
 
 WIRE = {"WriterOpt": {"QueueNumber": 1, "BatchLinger": 0}}
 
@@ -90,7 +91,7 @@ def process(make_world):
         def send(line: str) -> dict[str, str]:
             answer = world.agent.request("POST", "/lines", body=line.encode())
             assert (answer.status, answer.text) == (200, "1")
-            return keeper.arrived.get(timeout=10)
+            return keeper.arrived.get(timeout=PATIENCE)
 
         return SimpleNamespace(world=world, send=send)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tocsin.plugin.testkit.deployment import Deployment
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 def beat(service: Deployment, hostname: str, **said: object) -> None:

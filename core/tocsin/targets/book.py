@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,12 +126,14 @@ def _read(after: int) -> dict[str, _Entry]:
     groups: defaultdict[str, list[int]] = defaultdict(list)
     for ident, group in bindings:
         groups[ident].append(group)
-    return {ident: _Entry(_labels(own, hosts), tuple(groups[ident])) for ident, own, hosts in known}
+    return {
+        ident: _Entry(labels_of(tags.load(own), tags.load(hosts)), tuple(groups[ident])) for ident, own, hosts in known
+    }
 
 
-def _labels(own: str, hosts: str) -> dict[bytes, bytes]:
+def labels_of(own: Iterable[str], hosts: Iterable[str]) -> dict[bytes, bytes]:
     """Return tags as labels; what cannot be the name of a label would make a backend refuse the whole batch."""
-    found = tags.pairs(tags.load(own), tags.load(hosts))
+    found = tags.pairs(own, hosts)
     return {
         name.encode(): value.encode()
         for name, value in found.items()

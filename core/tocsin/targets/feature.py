@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from tocsin.access.directory import Directory
@@ -17,20 +17,26 @@ from tocsin.ingest.hosts import HostRegister, TargetLabels
 from tocsin.ingest.settings import PushgwSettings
 from tocsin.plugin import Feature, Route, create
 from tocsin.targets.book import LabelBook
-from tocsin.targets.heartbeat import Heartbeats
+from tocsin.targets.center import Center
+from tocsin.targets.collector_routes import collector_routes, forwarding_routes, gateway_routes
+from tocsin.targets.heartbeat import Heartbeats, Relay
 from tocsin.targets.hosts import Hosts
 from tocsin.targets.install.routes import install_routes
 from tocsin.targets.metrics import TargetMetrics
+from tocsin.targets.mirror import Mirror
 from tocsin.targets.models import TABLES, TargetRow
 from tocsin.targets.pulse import Beats, Pulse
 from tocsin.targets.routes import page_routes
-from tocsin.targets.service_routes import collector_routes, process_routes, service_routes
+from tocsin.targets.service_routes import process_routes, service_routes
+from tocsin.targets.settings import CenterApiSettings
 from tocsin.targets.views import HostViews
 
 if TYPE_CHECKING:
     from tocsin.app.core import Core
 
 log = logging.getLogger(__name__)
+HOSTS = "hosts-of-center.json"
+"""File in the data directory with what a gateway last knew of a center's hosts."""
 SEEING = ("center", "pushgw")
 """The processes that hear of hosts."""
 
@@ -40,7 +46,7 @@ class Targets(Feature):
 
     name = "targets"
     processes = frozenset(("center", "alert", "pushgw"))
-    settings = (PushgwSettings, AlertSettings)
+    settings = (PushgwSettings, AlertSettings, CenterApiSettings)
     tables = TABLES
     migrations = (create(*TABLES),)
 
@@ -48,27 +54,37 @@ class Targets(Feature):
         """Build the services and offer them to access, ingest and the engine."""
         metrics, directory = TargetMetrics(core.metrics), core.get(Directory)
         hosts, pulse = Hosts(core.db, core.snapshots, core.clock), Pulse(core.cache)
-        beats = Beats(core.cache, core.settings[PushgwSettings], metrics, hosts.register, core.clock)
         engine_name = core.settings[AlertSettings].heartbeat.cluster(core.process)
+        register: Callable[[Collection[str]], int] = hosts.register
+        labels: TargetLabels = LabelBook(core.snapshots, directory, metrics)
+        if core.process == "pushgw" and core.settings[CenterApiSettings].addresses:
+            center = Center(core.settings[CenterApiSettings], core.metrics)
+            relay, mirror = Relay(center, metrics, core.clock, engine_name), Mirror(center, core.data_directory / HOSTS)
+            core.provide(relay)
+            core.provide(mirror)
+            register, labels = relay.name_hosts, mirror
+        beats = Beats(core.cache, core.settings[PushgwSettings], metrics, register, core.clock)
         for offered in (metrics, hosts, pulse, beats):
             core.provide(offered)
         core.provide(Heartbeats(hosts, beats, directory, metrics, core.clock, engine_name))
         core.provide(HostViews(hosts, pulse, core.get(Groups), directory, core.clock))
         core.provide(hosts, HostLookup)
-        core.provide(LabelBook(core.snapshots, directory, metrics), TargetLabels)
+        core.provide(labels, TargetLabels)
         core.provide(beats, HostRegister)
         core.get(GroupHooks).refuse_while("targets", 5, hosts.count_in_group)
         core.get(Statistics).add("target", TargetRow)
 
     def join(self, core: Core) -> None:
-        """Say when signs of life are kept where the center may not see them, nor this process the center's."""
-        if core.db.kind != "sqlite" and core.settings[CacheSettings].kind != "standalone":
+        """Read the center's hosts, or say when signs of life are kept where the center may not see them, nor we its own."""
+        if core.has(Mirror):
+            core.get(Mirror).check()
+        elif core.db.kind != "sqlite" and core.settings[CacheSettings].kind != "standalone":
             log.warning(
                 "[Redis] names no server: when hosts were seen is shared with the center only through its Data.Dir"
             )
 
     def routes(self, core: Core) -> Iterable[Route]:
-        """Return the rows of the center, and what collectors use in a gateway that can store it; the engine only reads."""
+        """Return the rows of the center, and what collectors use in a gateway; the engine only reads."""
         metrics = core.get(TargetMetrics)
         if core.process == "pushgw" and core.http.api_for_agent.enable:
             yield from _gateway_routes(core, metrics)
@@ -80,21 +96,29 @@ class Targets(Feature):
         if core.http.api_for_agent.enable:
             yield from collector_routes(metrics)
         if core.http.api_for_service.enable:
-            yield from service_routes(metrics)
+            yield from service_routes()
+            yield from gateway_routes(metrics)
 
     def start(self, core: Core, role: str) -> None:
         """Start writing signs of life in a worker."""
         if role == "http" and core.process in SEEING:
             core.get(Beats).start(core.release)
+            if core.has(Mirror):
+                core.get(Mirror).start()
 
     def stop(self, core: Core, role: str) -> None:
         """Write what is pending and stop."""
         if role == "http" and core.process in SEEING:
+            if core.has(Mirror):
+                core.get(Mirror).stop()
             core.get(Beats).stop()
 
 
 def _gateway_routes(core: Core, metrics: TargetMetrics) -> Iterable[Route]:
-    """Return the row of heartbeats if there is a center to see what it stores."""
+    """Return the rows of heartbeats if there is a center to pass them on to, or one that sees what is stored here."""
+    if core.has(Relay):
+        yield from forwarding_routes(metrics)
+        return
     try:
         known = installed(core)
     finally:

@@ -1,4 +1,4 @@
-"""What a heartbeat of a collector changes."""
+"""What a heartbeat of a collector changes, and how a process without the center's database passes it on."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import Any
 from tocsin.access.directory import Directory
 from tocsin.ingest.throttle import Throttle
 from tocsin.targets import tags
+from tocsin.targets.center import Center
 from tocsin.targets.hosts import Facts, Hosts
 from tocsin.targets.metrics import TargetMetrics
 from tocsin.targets.models import TargetRow
 from tocsin.targets.pulse import Beats
 
 log = logging.getLogger(__name__)
+CENTER_HEARTBEAT, TARGET_UPDATE = "/v1/svc/center/heartbeat", "/v1/svc/target-update"
+UNSAID: Mapping[str, Any] = {"offset": 0, "remote_addr": "", "engine_name": ""}
+"""What a process between the collector and the center fills in."""
 COPIED = ("engine_name", "agent_version", "os")
 
 
@@ -41,11 +45,8 @@ class Heartbeats:
         ``gids`` are ids of business groups separated by commas, to which the host is bound; ``overwrite`` takes it out of
         all others. A host that is not known yet is registered within a second and gets its groups with the next beat.
         """
-        said = {name: value for name, value in beat.items() if name != "extend_info"}
-        if not said["offset"] and said["unixtime"]:
-            said["offset"] = int(self._clock() * 1000) - said["unixtime"]
-        said["remote_addr"] = said["remote_addr"] or remote
-        said["engine_name"] = said["engine_name"] or self._engine_name
+        said = completed(beat, remote, self._clock(), self._engine_name)
+        del said["extend_info"]
         self._beats.heard(said["hostname"], said, beat["extend_info"])
         try:
             self._update(said, gids, overwrite)
@@ -76,6 +77,38 @@ class Heartbeats:
         if len(found) < len(set(given)):
             self._odd.warning(lambda: f"a heartbeat names business groups that do not exist: gid={gids[:200]!r}")
         return found
+
+
+class Relay:
+    """Passes signs of life on to a center, from a process that has no database in common with it."""
+
+    def __init__(self, center: Center, metrics: TargetMetrics, clock: Callable[[], float], engine_name: str) -> None:
+        self._center, self._metrics, self._clock, self._engine_name = center, metrics, clock, engine_name
+
+    def forward(self, beat: Mapping[str, Any], remote: str, gids: str, *, overwrite: bool) -> Any:
+        """Hand a heartbeat over and return what the center answers; raise ``CenterError`` when none took it.
+
+        How late it came, from where, and which engine is responsible is what this process says, whatever the body says.
+        """
+        said = completed({**beat, **UNSAID}, remote, self._clock(), self._engine_name)
+        dat = self._center.post(CENTER_HEARTBEAT, said, gid=gids, overwrite_gids=str(overwrite).lower())
+        self._metrics.beats.labels("forwarded").inc()
+        return dat
+
+    def name_hosts(self, idents: Collection[str]) -> int:
+        """Name hosts that were seen, so that the center registers them; return 0: it does not say how many were new."""
+        self._center.post(TARGET_UPDATE, {"lst": list(idents), "now": int(self._clock())})
+        return 0
+
+
+def completed(beat: Mapping[str, Any], remote: str, now: float, engine_name: str) -> dict[str, Any]:
+    """Return a heartbeat with what its way says about it, as far as no process on the way has said that before."""
+    said = dict(beat)
+    if not said["offset"] and said["unixtime"]:
+        said["offset"] = int(now * 1000) - said["unixtime"]
+    said["remote_addr"] = said["remote_addr"] or remote
+    said["engine_name"] = said["engine_name"] or engine_name
+    return said
 
 
 def changes_of(row: TargetRow | Facts, said: Mapping[str, Any]) -> dict[str, Any]:
