@@ -48,8 +48,7 @@ class AlertMetrics:
         self.missed = metrics.counter(
             "svc_alert_rule_eval_missed_total", "Evaluations left out because an earlier one was not done."
         )
-        # A gauge that only grows: the exposition would add ``_total`` to the name of a counter.
-        self.heartbeat_errors = metrics.gauge("svc_alert_heartbeat_error_count", "Heartbeats that failed.")
+        self.heartbeat_errors = metrics.bare_counter("svc_alert_heartbeat_error_count", "Heartbeats that failed.")
         self.loop_errors = metrics.counter(
             "svc_alert_loop_error_total", "Failures inside the engine's loops.", ("loop",)
         )

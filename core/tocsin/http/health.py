@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from prometheus_client.exposition import choose_encoder
-
 from tocsin import __version__
 from tocsin.http.access import ANONYMOUS, LOCAL
 from tocsin.http.context import Context, Raw, text
@@ -43,10 +41,11 @@ def version(_: Context) -> Raw:
 def metrics(context: Context) -> Raw:
     """Answer the self metrics of all processes of this installation in the format the client asks for."""
     if context.core.process == "center":
-        uptime = context.core.metrics.gauge("svc_center_uptime", "Seconds since the service started.", mode="max")
+        uptime = context.core.metrics.bare_counter(
+            "svc_center_uptime", "Seconds since the service started.", mode="max"
+        )
         uptime.set(context.core.clock() - context.core.started_at)
-    encode, content_type = choose_encoder(context.request.get_header("Accept") or "")
-    return Raw(encode(context.core.metrics.exposed()), content_type)
+    return Raw(*context.core.metrics.exposition(context.request.get_header("Accept") or ""))
 
 
 def dumper_sync(context: Context) -> Raw:

@@ -7,7 +7,7 @@ derived from these rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,7 @@ class Route:
     remainder, which may be empty.  ``handler`` gets a :class:`~tocsin.http.context.Context` and returns a JSON value, ``None`` or a
     :class:`~tocsin.http.context.Raw`.  ``max_body`` overrides the general limit in bytes.
     ``data_and_error`` adds these two members to answers through a path alias, where clients of compatible services look
-    for them.
+    for them.  ``metric`` is the histogram of its latency, ``metric_labels`` what all routes of that metric have in common.
     """
 
     method: str
@@ -67,6 +67,7 @@ class Route:
     data_and_error: bool = False
     feature: str = ""
     metric: str = "svc_center_http_request_duration_seconds"
+    metric_labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def full_path(self) -> str:

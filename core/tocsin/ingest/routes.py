@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tocsin.http.access import AGENT, ANONYMOUS, Access
 from tocsin.http.context import Context, Raw
@@ -18,14 +18,15 @@ from tocsin.plugin import Decoded, DecodeError, IngestProtocol, IngestRequest, I
 if TYPE_CHECKING:
     from tocsin.ingest.proxy import Proxy
 
-METRIC = "svc_pushgw_http_request_duration_seconds"
+METRIC: dict[str, Any] = {"metric": "svc_pushgw_http_request_duration_seconds", "metric_labels": {"service": "pushgw"}}
+"""Where the latency of these endpoints is counted."""
 
 
 def ingest_routes(
     gateway: Gateway, proxy: Proxy, protocols: Iterable[IngestProtocol], max_body: int
 ) -> Iterator[Route]:
     """Return the rows of all protocols and of the pass-through endpoint."""
-    yield root.post("/proxy/v1/write", proxy.handle, AGENT, max_body=gateway.settings.proxy_max_body, metric=METRIC)
+    yield root.post("/proxy/v1/write", proxy.handle, AGENT, max_body=gateway.settings.proxy_max_body, **METRIC)
     for protocol in protocols:
         if (sets := protocol.label_sets()) is not None:
             gateway.show_label_sets(protocol.name, sets)
@@ -38,7 +39,7 @@ def ingest_routes(
                 _access(declared),
                 Surface.ROOT,
                 max_body=max_body,
-                metric=METRIC,
+                **METRIC,
             )
 
 

@@ -1,5 +1,7 @@
 """Remote write into a gateway that keeps what it gets in its queues."""
 
+import re
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tocsin_ingest_remotewrite
-from tocsin.plugin import DecodeError, IngestRequest, TooLargeError, encode_labels, encode_series
+from tocsin.plugin import DecodeError, IngestRequest, TooLargeError, decode_chunk, encode_labels, encode_series
 from tocsin.plugin.testkit import AppFactory, WsgiClient
 from tocsin.plugin.testkit.ingest import IngestContract
 
@@ -60,6 +62,20 @@ def test_samples_are_accepted_and_counted(client: WsgiClient) -> None:
     assert 'svc_pushgw_samples_received_total{channel="prometheus"} 2.0' in metrics
 
 
+def test_metrics_have_their_names_labels_and_types(client: WsgiClient) -> None:
+    labels = encode_labels([(b"__name__", b"up"), (b"ident", b"web01")])
+    client.request("POST", "/rw/v1/write", body=compressed(bytes(encode_series(labels, [1000], [1.0]))))
+    lines = client.get("/metrics").text.splitlines()
+    assert "# TYPE svc_pushgw_sample_received_by_ident counter" in lines
+    assert 'svc_pushgw_sample_received_by_ident{host_ident="web01"} 1.0' in lines
+    (count,) = [line for line in lines if line.startswith("svc_pushgw_http_request_duration_seconds_count{")]
+    assert count.endswith('{code="200",method="POST",path="/rw/v1/write",service="pushgw"} 1.0')
+    bounds = re.findall(r'svc_pushgw_http_request_duration_seconds_bucket{.*le="(.*?)"', "\n".join(lines))
+    assert bounds == ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "5.0", "10.0", "+Inf"]
+    other = client.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"}).text
+    assert "# TYPE svc_pushgw_sample_received_by_ident gauge" in other  # there, a counter needs the suffix
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "query", "status"),
     [
@@ -106,6 +122,27 @@ def test_version_two_is_told_what_was_taken(client: WsgiClient) -> None:
         "x-prometheus-remote-write-exemplars-written": "2",
         "x-prometheus-remote-write-histograms-written": "1",
     }
+
+
+def test_samples_of_version_two_may_say_since_when_they_count() -> None:
+    """The last draft moved the start from the series to its samples and histograms; both are read."""
+    symbols = b'"\x00' + b'"\x08__name__' + b'"\x02up' + b'"\x04hist'
+    sample = b"\x12\x0d" + b"\x09" + struct.pack("<d", 1.5) + b"\x10\x05" + b"\x18\x07"
+    histogram = b"\x1a\x07" + b"\x08\x03" + b"\x78\x05" + b"\x88\x01\x09"
+
+    def of(name: int, rest: bytes) -> bytes:
+        message = b"\x0a\x02\x01" + bytes([name]) + rest
+        return b"*" + bytes([len(message)]) + message
+
+    body = symbols + of(2, sample) + of(2, sample + b"\x30\x09") + of(3, histogram)
+    kind = "application/x-protobuf;proto=io.prometheus.write.v2.Request"
+    decoded = tocsin_ingest_remotewrite.decode(request(compressed(body), content_type=kind))
+    assert [str(series) for series in decode_chunk(decoded.body)] == [
+        '{__name__="up"} 1.5@5',
+        '{__name__="up"} 1.5@5',
+        '{__name__="hist"}',
+    ]
+    assert list(decoded.notes.values()) == ["2", "0", "1"]
 
 
 def test_version_one_is_answered_as_ever(client: WsgiClient) -> None:
