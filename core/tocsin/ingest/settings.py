@@ -21,13 +21,15 @@ class WriterOptions:
     queue_number: int = key("QueueNumber", 0, "queues; 0 means one per CPU, or 128 on a single CPU")
     queue_max_size: int = key("QueueMaxSize", 1_000_000, "series one queue holds; more are dropped and counted")
     queue_pop_size: int = key("QueuePopSize", 1000, "series a writer gets at once")
-    queue_water_mark: float = key("QueueWaterMark", 0.1, "share of all queues above which remote write is refused")
+    queue_water_mark: float = key("QueueWaterMark", 0.1, "share of all queues above which requests are refused")
     size_interval: int = key(
         "AllQueueMaxSizeInterval", 200, "milliseconds between two looks at the length of all queues"
     )
     retry_count: int = key("RetryCount", 1000, "attempts to write a batch; at most 3 for writers with AsyncWrite")
     retry_interval: int = key("RetryInterval", 1, "seconds between two attempts")
-    over_limit_status: int = key("OverLimitStatusCode", 499, "status of remote-write requests above the water mark")
+    over_limit_status: int = key(
+        "OverLimitStatusCode", 499, "status of requests above the water mark, on the endpoints that look at it"
+    )
     linger: int = key("BatchLinger", 200, "milliseconds that series wait for a batch to fill", check=at_least(0))
     spool_directory: str = key(
         "SpoolDir", "", "directory for batches that a writer cannot take; empty keeps none on disk"
@@ -57,7 +59,11 @@ class PushgwSettings:
     """The ingest gateway. Each kind of writer adds an array of its own, like `[[Pushgw.Writers]]`."""
 
     label_rewrite: bool = key("LabelRewrite", True, "labels registered for a host replace those of its series")
-    force_server_time: bool = key("ForceUseServerTS", True, "the first sample of each series gets the server's time")
+    force_server_time: bool = key(
+        "ForceUseServerTS",
+        True,
+        "the first sample of each series gets the time of its arrival here, the same for every backend",
+    )
     group_key: str = key("BusiGroupLabelKey", "busigroup", "label that names the business group of a series")
     heartbeat_from_metric: bool = key("GetHeartbeatFromMetric", False, "series register their hosts, like heartbeats")
     ident_metrics: list[str] = key("IdentMetrics", [], "names of the metrics that register hosts; empty means all")
