@@ -23,7 +23,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" i
 
 T = TypeVar("T")
 
-_SETTLE = 3.0
+_SETTLE = 30.0
 """Seconds that threads and children get to end after a test; only a leaking test waits that long."""
 
 

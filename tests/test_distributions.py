@@ -31,6 +31,7 @@ from tests.distributions import (
 )
 
 import tocsin
+from tocsin.plugin.testkit.components import PATIENCE
 
 CHANGE_KINDS = ("breaking", "security", "feature", "fix", "docs")
 
@@ -268,7 +269,7 @@ def bump(sample: Plugin) -> Callable[..., subprocess.CompletedProcess[str]]:
     core.write_text('"""Core."""\n\n__version__ = "0.1.0"\n')
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, tool, *arguments], capture_output=True, text=True, timeout=30)
+        return subprocess.run([sys.executable, tool, *arguments], capture_output=True, text=True, timeout=PATIENCE)
 
     return run
 
@@ -314,7 +315,9 @@ def test_bump_writes_nothing_when_one_file_is_not_as_expected(
 
 def requirements(*options: str) -> list[str]:
     tool = ROOT / "tools/requirements"
-    done = subprocess.run([sys.executable, tool, *options], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, tool, *options], capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
     return done.stdout.splitlines()
 
 
@@ -367,12 +370,12 @@ def test_without_a_compiler_the_compiled_module_is_left_out_unless_required(
     monkeypatch.setenv("CC", "/bin/false")
     monkeypatch.setenv("TOCSIN_REQUIRE_COMPILED", required)
     command = [sys.executable, "setup.py", "build_ext", "--build-lib", "lib", "--build-temp", "temp"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode == 0) == succeeds, done.stderr
     assert "/bin/false" in done.stdout + done.stderr, "the compiler was asked"
     assert not list(tmp_path.rglob("*.so"))
 
 
 def test_shell_scripts_parse() -> None:
-    subprocess.run(["bash", "-n", ROOT / ".ci/run"], check=True, timeout=30)
+    subprocess.run(["bash", "-n", ROOT / ".ci/run"], check=True, timeout=PATIENCE)
     assert (ROOT / ".ci/run").stat().st_mode & 0o111, ".ci/run must be executable"

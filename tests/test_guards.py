@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def guarded(pytester: pytest.Pytester) -> pytest.Pytester:
     """A project of its own with our conftest; leaks are not waited for as long as usual."""
     source = (ROOT / "conftest.py").read_text()
-    quick = source.replace("_SETTLE = 3.0", "_SETTLE = 0.2")
+    quick = source.replace("_SETTLE = 30.0", "_SETTLE = 1.0")
     assert quick != source
     pytester.makeconftest(quick)
     return pytester
@@ -131,7 +131,7 @@ def test_a_failed_test_shows_what_its_programs_printed_meanwhile(guarded: pytest
             os.mkfifo(fifo)
             process = Process("chatty", ["sh", "-c", command, str(fifo)], directory=site.directory("p")).start()
             site.stack.callback(process.stop)
-            wait_until(lambda: "before" in process.output(), timeout=10, what="start")
+            wait_until(lambda: "before" in process.output(), what="start")
             return process, fifo
 
         state = []
@@ -142,7 +142,7 @@ def test_a_failed_test_shows_what_its_programs_printed_meanwhile(guarded: pytest
         def test_second():
             process, fifo = state
             fifo.write_text("")
-            wait_until(lambda: "meanwhile" in process.output(), timeout=10, what="talk")
+            wait_until(lambda: "meanwhile" in process.output(), what="talk")
             assert False
         """,
     )

@@ -8,7 +8,7 @@ from tocsin.access.models import BusiGroup, Role, RoleOperation, Team, User, Use
 from tocsin.access.users import Users
 from tocsin.plugin import ApiError
 from tocsin.plugin.testkit import ROOT_PASSWORD, WsgiClient, dat, err
-from tocsin.plugin.testkit.components import Database
+from tocsin.plugin.testkit.components import PATIENCE, Database
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_two_administrators_cannot_remove_each_other(world) -> None:
     core.release()
 
     def remove(user_id: int) -> None:
-        barrier.wait(10)
+        barrier.wait(PATIENCE)
         try:
             users.delete(user_id)
             texts.append("removed")
@@ -76,7 +76,7 @@ def test_two_administrators_cannot_remove_each_other(world) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
     assert sorted(texts) == ["Cannot delete the last admin user", "removed"]
     assert User.select().count() == 1
 
@@ -86,7 +86,7 @@ def test_a_name_taken_at_the_same_time(world) -> None:
     barrier, found = threading.Barrier(4), []
 
     def provide() -> None:
-        barrier.wait(10)
+        barrier.wait(PATIENCE)
         try:
             found.append(users.provide("zoë", ["Guest"], "system").id)
         finally:
@@ -96,6 +96,6 @@ def test_a_name_taken_at_the_same_time(world) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
     assert len(found) == 4
     assert len(set(found)) == 1

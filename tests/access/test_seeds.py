@@ -15,6 +15,7 @@ from tocsin.app.bootstrap import make_application, make_core, prepare
 from tocsin.app.registry import Plugins
 from tocsin.app.settings import SettingsError
 from tocsin.plugin.testkit import ROOT_PASSWORD, WsgiClient, dat, err
+from tocsin.plugin.testkit.components import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +103,7 @@ def test_other_processes_seed_nothing(tmp_path: Path) -> None:
 
 def first_start(directory: Path, ready: Any, results: Any) -> None:
     """Start a center at the same moment as others; runs in a process of its own."""
-    ready.wait(30)
+    ready.wait(PATIENCE)
     core = start(directory)
     results.put(
         (core.get(FirstLogin).take(), User.select().count(), RoleOperation.select().count(), Config.select().count())
@@ -116,9 +117,9 @@ def test_processes_that_start_at_once_seed_once(tmp_path: Path) -> None:
     children = [context.Process(target=first_start, args=(tmp_path, ready, results)) for _ in range(3)]
     for child in children:
         child.start()
-    found = [results.get(timeout=40) for _ in children]
+    found = [results.get(timeout=PATIENCE) for _ in children]
     for child in children:
-        child.join(20)
+        child.join(PATIENCE)
     assert [child.exitcode for child in children] == [0, 0, 0]
     assert sum(login is not None for login, *_ in found) == 1
     assert {tuple(counts) for _, *counts in found} == {(1, 59, found[0][3])}

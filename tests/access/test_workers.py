@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from tocsin.plugin.testkit import ROOT_PASSWORD
+from tocsin.plugin.testkit.components import PATIENCE
 from tocsin.plugin.testkit.deployment import Deployment
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 class Line:
     """A connection that stays with the worker that accepted it."""
 
     def __init__(self, port: int) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         self.pid = self._answer("GET", "/pid", {})
 
     def close(self) -> None:

@@ -27,6 +27,7 @@ from tocsin.plugin import (
     hookimpl,
 )
 from tocsin.plugin.testkit._app import AppFactory, TestApp, dat
+from tocsin.plugin.testkit.components import PATIENCE
 
 START = 1_700_000_010.0
 """A Tuesday, 22:13:30 UTC; on the grid of 15 s."""
@@ -73,7 +74,7 @@ class Store(Datasource):
         text = query.spec["query"]
         self.asked.append(text)
         if self.gate is not None:
-            self.gate.wait(20)
+            self.gate.wait(PATIENCE)
         if self.refusal:
             raise DatasourceError(self.refusal, refused=True)
         if self.failure:

@@ -423,10 +423,10 @@ def test_the_threads_of_the_engine_process(make_app, plugin, make_world) -> None
     world = make_world(app, plugin)
     world.rule(cron_pattern="@every 1s")
     world.store().put(95, __name__="cpu")
-    wait_until(lambda: bool(world.active()), timeout=20, what="the alert fires")
+    wait_until(lambda: bool(world.active()), what="the alert fires")
     assert [event["rule_name"] for event in world.active()] == ["cpu"]
     world.store().put(5, __name__="cpu")
-    wait_until(lambda: not world.active(), timeout=20, what="the alert recovers")
+    wait_until(lambda: not world.active(), what="the alert recovers")
     assert [event["is_recovered"] for event in world.history()] == [1, 0]
 
 
@@ -443,8 +443,8 @@ def test_a_datasource_that_hangs_delays_no_other(make_app, plugin, make_world) -
         world.store("slow").gate = gate
         world.store("slow").asked.clear()
         world.store().put(95, __name__="cpu")
-        wait_until(lambda: len(world.store("slow").asked) > 0, timeout=20, what="the slow one is asked")
-        wait_until(lambda: bool(world.active()), timeout=20, what="the other one fires")
+        wait_until(lambda: len(world.store("slow").asked) > 0, what="the slow one is asked")
+        wait_until(lambda: bool(world.active()), what="the other one fires")
         assert {event["cluster"] for event in world.active()} == {"main"}
     finally:
         gate.set()

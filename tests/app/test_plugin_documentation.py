@@ -57,7 +57,7 @@ def test_everything_public_is_documented() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_the_example_installs_and_passes_its_tests(tmp_path: Path, run: Run) -> None:
     files = re.findall(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```$", PAGE, re.M | re.S)
     assert len(files) == 4

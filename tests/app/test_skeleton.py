@@ -12,7 +12,7 @@ Run = Callable[[list[str], Path, Path], str]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_every_kind_installs_works_and_passes_its_own_tests(tmp_path: Path, run: Run) -> None:
     folders = [str(write_skeleton(kind, f"my-{kind}", tmp_path)) for kind in KINDS]
     site = tmp_path / "site"

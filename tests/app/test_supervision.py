@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tocsin.plugin.testkit.components import Process, wait_until
+from tocsin.plugin.testkit.components import PATIENCE, Process, wait_until
 
 HEAD = """
 import logging, os, signal, sys, time
@@ -80,7 +80,7 @@ def said(process: Process, word: str) -> list[int]:
 
 
 def until_said(process: Process, text: str, times: int = 1) -> None:
-    wait_until(lambda: process.log.read_text().count(text) >= times, timeout=30, what=f"{times} x {text!r}")
+    wait_until(lambda: process.log.read_text().count(text) >= times, what=f"{times} x {text!r}")
 
 
 def test_a_stop_between_two_launchers_is_obeyed_at_once(script: Script) -> None:
@@ -90,7 +90,7 @@ def test_a_stop_between_two_launchers_is_obeyed_at_once(script: Script) -> None:
     """)
     until_said(process, "was killed by signal 9, starting it again")
     process.signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE) == 0
 
 
 def test_a_stop_reaches_a_launcher_that_does_not_listen_yet(script: Script) -> None:
@@ -103,12 +103,12 @@ def test_a_stop_reaches_a_launcher_that_does_not_listen_yet(script: Script) -> N
     """)
     until_said(process, "loading")
     process.signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE) == 0
 
 
 def test_a_launcher_that_gives_up_at_the_start_ends_the_guard_with_its_code(script: Script) -> None:
     process = script("sys.exit(guard.Guard(lambda: 3).run())")
-    assert process.wait(20) == 3
+    assert process.wait(PATIENCE) == 3
     assert "starting it again" not in process.log.read_text()
 
 
@@ -129,7 +129,7 @@ def test_a_service_that_ran_is_started_again_until_it_can_be(script: Script) -> 
     until_said(process, "serving")
     assert process.log.read_text().count("failed with 1, starting it again") == 2
     process.signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE) == 0
 
 
 def test_the_next_launcher_starts_when_the_processes_of_the_last_one_are_gone(script: Script) -> None:
@@ -151,7 +151,7 @@ def test_the_next_launcher_starts_when_the_processes_of_the_last_one_are_gone(sc
     until_said(process, "serving")
     assert not any(Path(f"/proc/{pid}").exists() for pid in said(process, "stubborn"))
     process.signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE) == 0
 
 
 def test_the_guard_leaves_no_orphans(script: Script) -> None:
@@ -171,7 +171,7 @@ def test_the_guard_leaves_no_orphans(script: Script) -> None:
     until_said(process, "serving", times=2)
     until_said(process, "stubborn")
     process.signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE) == 0
     assert len(said(process, "drained")) == 2
     assert not any(Path(f"/proc/{pid}").exists() for pid in said(process, "stubborn"))
 
@@ -180,7 +180,7 @@ def test_a_stop_while_a_sidecar_is_awaited_is_obeyed_at_once(script: Script) -> 
     process = script(SUPERVISE, SIDECAR="silent")
     until_said(process, "sidecar")
     process.signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE) == 0
     assert "serving" not in process.log.read_text()
 
 
@@ -189,7 +189,7 @@ def test_a_sidecar_that_is_not_ready_in_time_is_gone_on_without(script: Script) 
     until_said(process, "serving", times=2)
     assert "sidecar slow is not ready after 0 s, going on without it" in process.log.read_text()
     process.signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE) == 0
     assert len(said(process, "drained")) == 2
 
 
@@ -198,4 +198,4 @@ def test_a_sidecar_that_dies_before_it_is_ready_holds_nobody_up_and_is_started_a
     until_said(process, "serving", times=2)
     until_said(process, "sidecar slow (process", times=2)
     process.signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE) == 0

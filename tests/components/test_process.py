@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tocsin.plugin.testkit.components import Process, free_port, running_processes, wait_until
+from tocsin.plugin.testkit.components import PATIENCE, Process, free_port, running_processes, wait_until
 
 # A program with a child of its own that ignores the polite signal, as a badly behaved server would.
 STUBBORN = """
@@ -36,7 +36,7 @@ def exists(pid: int) -> bool:
 
 def test_output_and_exit_code_are_kept(tmp_path: Path) -> None:
     process = python(tmp_path, "import sys; print('to stdout'); print('to stderr', file=sys.stderr); sys.exit(3)")
-    assert process.start().wait(20) == 3
+    assert process.start().wait(PATIENCE) == 3
     assert set(process.output().split("\n")) >= {"to stdout", "to stderr"}
     assert not process.alive
     assert process not in running_processes()
@@ -45,12 +45,12 @@ def test_output_and_exit_code_are_kept(tmp_path: Path) -> None:
 def test_a_program_that_ends_before_it_is_ready_is_reported_with_its_output(tmp_path: Path) -> None:
     process = python(tmp_path, "raise SystemExit('no such setting')").start()
     with pytest.raises(RuntimeError, match=r"ended with exit code 1:\n.*no such setting"):
-        process.wait_ready(lambda: False, timeout=20)
+        process.wait_ready(lambda: False)
 
 
 def test_a_program_that_never_becomes_ready_is_stopped_and_reported(tmp_path: Path) -> None:
     process = python(tmp_path, "import time; print('loading', flush=True); time.sleep(60)").start()
-    wait_until(lambda: "loading" in process.output(), timeout=20, what="start")
+    wait_until(lambda: "loading" in process.output(), what="start")
     with pytest.raises(RuntimeError, match=r"program ready: not within 0.1 s:\nloading"):
         process.wait_ready(lambda: False, timeout=0.1)
     assert not process.alive
@@ -58,11 +58,11 @@ def test_a_program_that_never_becomes_ready_is_stopped_and_reported(tmp_path: Pa
 
 def test_stop_ends_the_whole_group_even_when_the_polite_signal_is_ignored(tmp_path: Path) -> None:
     process = python(tmp_path, STUBBORN).start()
-    wait_until(lambda: process.output().endswith("\n"), timeout=20, what="child started")
+    wait_until(lambda: process.output().endswith("\n"), what="child started")
     child = int(process.output())
     assert exists(child)
     assert process.stop(grace=0.1) == -signal.SIGKILL
-    wait_until(lambda: not exists(child), timeout=5, what="grandchild gone")
+    wait_until(lambda: not exists(child), what="grandchild gone")
 
 
 def test_a_polite_program_ends_by_itself(tmp_path: Path) -> None:
@@ -70,14 +70,14 @@ def test_a_polite_program_ends_by_itself(tmp_path: Path) -> None:
         "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print('up', flush=True); time.sleep(60)"
     )
     with python(tmp_path, f"{source}; time.sleep(60)") as process:
-        wait_until(lambda: "up" in process.output(), timeout=20, what="start")
+        wait_until(lambda: "up" in process.output(), what="start")
         assert process.stop() == 7
 
 
 def test_a_stopped_program_can_be_started_again_and_appends_its_output(tmp_path: Path) -> None:
     process = python(tmp_path, "print('run')")
     for _ in range(2):
-        process.start().wait(20)
+        process.start().wait(PATIENCE)
     assert process.output() == "run\nrun\n"
 
 
@@ -91,7 +91,7 @@ def test_starting_twice_is_refused(tmp_path: Path) -> None:
 
 def test_the_environment_is_passed_on_top_of_ours(tmp_path: Path) -> None:
     process = python(tmp_path, "import os; print(os.environ['MARK'], 'PATH' in os.environ)", environment={"MARK": "m"})
-    process.start().wait(20)
+    process.start().wait(PATIENCE)
     assert process.output() == "m True\n"
 
 
@@ -101,7 +101,7 @@ def test_a_program_can_run_as_another_user(tmp_path: Path) -> None:
     process.argv = ["sh", "-c", "id -un; grep -i '^Groups' /proc/self/status"]
     process.log = tmp_path / "log"
     process.directory = Path("/")
-    process.start().wait(20)
+    process.start().wait(PATIENCE)
     assert process.output().split("\n")[0] == "nobody"
 
 
@@ -121,13 +121,13 @@ def test_programs_and_their_children_end_with_a_killed_test_run(tmp_path: Path, 
     with runner:
         assert runner.stdout is not None
         program = int(runner.stdout.readline())
-        wait_until(lambda: log.read_text().endswith("\n"), timeout=20, what="child started")
+        wait_until(lambda: log.read_text().endswith("\n"), what="child started")
         child = int(log.read_text())
         assert exists(program)
         assert exists(child)
         runner.send_signal(number)
     for pid in (program, child):
-        wait_until(lambda pid=pid: not exists(pid), timeout=5, what=f"{pid} gone")  # type: ignore[misc]
+        wait_until(lambda pid=pid: not exists(pid), what=f"{pid} gone")  # type: ignore[misc]
 
 
 def test_a_stopped_program_leaves_no_guard(tmp_path: Path) -> None:
@@ -144,7 +144,9 @@ def test_programs_end_with_an_interpreter_that_exits_early(tmp_path: Path) -> No
         from tocsin.plugin.testkit.components import Process
         print(Process("sleeper", ["sleep", "60"], directory=pathlib.Path({str(tmp_path)!r})).start().pid)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     assert not exists(int(done.stdout))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.plugin.testkit.components import (
+    PATIENCE,
     Answer,
     Browser,
     Database,
@@ -33,17 +34,17 @@ def test_prometheus_scrapes_itself_and_writes_to_an_address(
     start_prometheus: Callable[..., Prometheus], http_sink: HttpSink
 ) -> None:
     with start_prometheus(remote_write=[f"{http_sink.url}/write"]) as server:
-        request = http_sink.wait_for(1, timeout=30)[0]
+        request = http_sink.wait_for(1)[0]
         assert request.path == "/write"
         assert request.headers["content-encoding"] == "snappy"
-        wait_until(lambda: value(server.query("up")) == "1", timeout=20, what="own samples")
+        wait_until(lambda: value(server.query("up")) == "1", what="own samples")
 
 
 def test_prometheus_reads_a_changed_configuration(start_prometheus: Callable[..., Prometheus]) -> None:
     with start_prometheus() as server:
         server.config["global"]["external_labels"] = {"mark": "changed"}
         server.reload()
-        with urllib.request.urlopen(f"{server.url}/api/v1/status/config", timeout=10) as response:
+        with urllib.request.urlopen(f"{server.url}/api/v1/status/config", timeout=PATIENCE) as response:
             assert "mark: changed" in json.load(response)["data"]["yaml"]
 
 
@@ -53,16 +54,16 @@ def test_victoria_metrics_takes_what_vmagent_forwards(
     with start_victoria_metrics() as store, start_vmagent(remote_write=[f"{store.url}/api/v1/write"]) as agent:
         lines = b'temperature{room="attic"} 21.5\n'
         send = urllib.request.Request(f"{agent.url}/api/v1/import/prometheus", lines, method="POST")
-        with urllib.request.urlopen(send, timeout=10):
+        with urllib.request.urlopen(send, timeout=PATIENCE):
             pass
-        wait_until(lambda: value(store.query("temperature")) == "21.5", timeout=20, what="forwarded sample")
+        wait_until(lambda: value(store.query("temperature")) == "21.5", what="forwarded sample")
 
 
 def test_nginx_serves_its_server_block(start_nginx: Callable[..., Nginx], http_sink: HttpSink) -> None:
     http_sink.default = Answer(body=b"from behind")
     with (
         start_nginx(f"location /in/ {{ proxy_pass {http_sink.url}/out/; }}") as server,
-        urllib.request.urlopen(f"{server.url}/in/x", timeout=10) as response,
+        urllib.request.urlopen(f"{server.url}/in/x", timeout=PATIENCE) as response,
     ):
         assert response.read() == b"from behind"
     assert [request.path for request in http_sink.requests] == ["/out/x"]

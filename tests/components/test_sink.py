@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Huge, Redirect, Reset, Trickle
+from tocsin.plugin.testkit.components import PATIENCE, Answer, Hang, HttpSink, Huge, Redirect, Reset, Trickle
 
 
 @pytest.fixture
 def client(http_sink: HttpSink) -> Iterator[http.client.HTTPConnection]:
-    connection = http.client.HTTPConnection("127.0.0.1", http_sink.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", http_sink.port, timeout=PATIENCE)
     yield connection
     connection.close()
 
@@ -140,12 +140,12 @@ def test_tls(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=127.0.0.1"
     extension = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run([*made.split(), *extension], check=True, capture_output=True, timeout=30)
+    subprocess.run([*made.split(), *extension], check=True, capture_output=True, timeout=PATIENCE)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate, key)
     with HttpSink(Answer(body=b"secret"), tls=server) as sink:
         trusting = ssl.create_default_context(cafile=str(certificate))
-        client = http.client.HTTPSConnection("127.0.0.1", sink.port, timeout=10, context=trusting)
+        client = http.client.HTTPSConnection("127.0.0.1", sink.port, timeout=PATIENCE, context=trusting)
         assert call(client) == b"secret"
         client.close()
         # Half a handshake must not keep the sink from stopping.
@@ -156,7 +156,7 @@ def test_tls(tmp_path: Path) -> None:
 
 def test_many_clients_at_once(http_sink: HttpSink) -> None:
     def send(number: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", http_sink.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", http_sink.port, timeout=PATIENCE)
         for index in range(10):
             call(connection, "POST", f"/{number}", json.dumps(index).encode())
         connection.close()

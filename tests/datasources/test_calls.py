@@ -9,6 +9,7 @@ import pytest
 from tocsin.app.calls import PluginBusyError, PluginCalls, PluginCrashError, PluginTimeoutError
 from tocsin.http.metrics import Metrics
 from tocsin.plugin import DatasourceError
+from tocsin.plugin.testkit.components import PATIENCE
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_overdue_calls_are_counted_by_object_until_they_end(
     ended = threading.Semaphore(0)
 
     def hangs() -> None:
-        gate.wait(10)
+        gate.wait(PATIENCE)
         ended.release()
 
     for _ in range(2):
@@ -76,11 +77,11 @@ def test_overdue_calls_are_counted_by_object_until_they_end(
     overdue = lambda: metrics.registry.get_sample_value("svc_plugin_overdue_calls", {"plugin": "p"})  # noqa: E731
     assert overdue() == 2
     gate.set()
-    assert ended.acquire(timeout=5)
-    assert ended.acquire(timeout=5)
+    assert ended.acquire(timeout=PATIENCE)
+    assert ended.acquire(timeout=PATIENCE)
     for thread in threading.enumerate():
         if thread.name == "plugin-p-o":
-            thread.join(5)
+            thread.join(PATIENCE)
     assert overdue() == 0
     assert calls.call("p", "o", lambda: 1, seconds=1.0, about=1) == 1
     assert (count(metrics, "timeout"), count(metrics, "busy"), count(metrics, "ok")) == (2, 1, 2)

@@ -12,6 +12,7 @@ from tocsin.datasources.catalog import Catalog
 from tocsin.datasources.pool import DatasourcePool
 from tocsin.plugin import ApiError, DatasourceError, MetricQuery, PluginCallError, Series
 from tocsin.plugin.testkit import AppFactory, TestApp, dat
+from tocsin.plugin.testkit.components import PATIENCE
 
 UP = MetricQuery({"query": "up"}, 5.0, 5.0, timeout=5.0)
 
@@ -83,19 +84,19 @@ def test_a_datasource_in_use_is_closed_only_when_its_calls_have_ended(
 
     def slow(_: MetricQuery) -> list[Series]:
         entered.set()
-        assert gate.wait(10)
+        assert gate.wait(PATIENCE)
         return []
 
     journal.answer = slow
     thread = threading.Thread(target=pool.query_metrics, args=(saved, UP))
     thread.start()
-    assert entered.wait(10)
+    assert entered.wait(PATIENCE)
     app.core.get(Catalog).delete([saved])
     with pytest.raises(ApiError):
         pool.query_key(saved, {})
     assert journal.closed == []
     gate.set()
-    thread.join(10)
+    thread.join(PATIENCE)
     assert names(journal.closed) == ["one"]
 
 
@@ -121,7 +122,7 @@ def test_a_query_out_of_time_is_given_up_and_counted(
 ) -> None:  # fmt: skip
     monkeypatch.setattr("tocsin.app.calls.SLACK", 0.01)
     saved, other = save("stuck"), save("other")
-    journal.answer = lambda query: [] if query.spec["query"] == "up" else gate.wait(10) and []
+    journal.answer = lambda query: [] if query.spec["query"] == "up" else gate.wait(PATIENCE) and []
     hang = MetricQuery({"query": "hang"}, 5.0, 5.0, timeout=0.02)
     for _ in range(8):
         with pytest.raises(PluginCallError, match=r"no answer within 0\.02 s"):

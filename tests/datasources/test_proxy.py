@@ -14,7 +14,7 @@ from tocsin.datasources.catalog import Catalog
 from tocsin.datasources.pool import DatasourcePool
 from tocsin.plugin import HttpError
 from tocsin.plugin.testkit import AppFactory, TestApp, dat, err
-from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Redirect, Request, Reset, Trickle
+from tocsin.plugin.testkit.components import PATIENCE, Answer, Hang, HttpSink, Redirect, Request, Reset, Trickle
 from tocsin.plugin.testkit.components.sink import Behaviour
 
 
@@ -60,20 +60,20 @@ def test_an_answer_outlives_the_datasource_it_comes_from(
 
     def slow(request: Request) -> Behaviour:
         started.set()
-        released.wait(10)
+        released.wait(PATIENCE)
         return Answer(200, b"whole")
 
     http_sink.default = slow
     answers: list[bytes] = []
     client = threading.Thread(target=lambda: answers.append(app.root.get(f"{proxied}/x").body))
     client.start()
-    assert started.wait(10)
+    assert started.wait(PATIENCE)
     journal.closed.clear()
     app.core.get(Catalog).delete([int(proxied.rpartition("/")[2])])
     assert app.root.get(f"{proxied}/x").text == "no such datasource"
     assert journal.closed == []
     released.set()
-    client.join(10)
+    client.join(PATIENCE)
     assert answers == [b"whole"]
     assert len(journal.closed) == 1
 

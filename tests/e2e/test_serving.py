@@ -18,7 +18,7 @@ from tocsin.plugin.testkit import ROOT_PASSWORD
 from tocsin.plugin.testkit.components import Process, free_port
 from tocsin.plugin.testkit.deployment import Deployment
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
@@ -59,7 +59,7 @@ def test_tls_1_2_or_newer_and_nothing_else(tmp_path: Path) -> None:
 
         service.process.start()
         try:
-            service.process.wait_ready(answers, timeout=60)
+            service.process.wait_ready(answers)
             assert f"at https://127.0.0.1:{service.port}" in service.process.log.read_text()
             assert not service.serves(), "plain http is answered on a TLS port"
             old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -93,7 +93,7 @@ def test_any_wsgi_server_serves_it_and_says_what_it_does_not_run(tmp_path: Path)
                 return False
 
         try:
-            server.wait_ready(answers, timeout=60)
+            server.wait_ready(answers)
             login = {"username": "root", "password": ROOT_PASSWORD}
             answer = client.request("POST", f"http://127.0.0.1:{port}/api/svc/auth/login", json=login).json()
             assert answer["dat"]["access_token"]

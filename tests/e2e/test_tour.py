@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.plugin.testkit import ROOT_PASSWORD
-from tocsin.plugin.testkit.components import Process, free_port, require_program
+from tocsin.plugin.testkit.components import PATIENCE, Process, free_port, require_program
 from tocsin.plugin.testkit.deployment import Deployment
 
 ROOT = Path(__file__).parents[2]
@@ -16,7 +16,7 @@ SETTINGS = "[Alert]\nEngineDelay = 1\n[EmbeddedTSDB]\nEnable = true\n"
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_tour_works(make_deployment: Callable[..., Deployment], tmp_path: Path) -> None:
     for program in ("prometheus", "curl"):
         require_program(program, program)
@@ -31,7 +31,7 @@ def test_the_tour_works(make_deployment: Callable[..., Deployment], tmp_path: Pa
     tour = Process("tour", [shutil.which("bash") or "bash", script], directory=tmp_path, environment=environment)
     tour.start()
     try:
-        code = tour.wait(200)
+        code = tour.wait(4 * PATIENCE)
     finally:
         tour.stop()
     told = tour.log.read_text()

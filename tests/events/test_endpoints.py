@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tocsin.plugin.testkit._app import dat, err
+from tocsin.plugin.testkit.components import PATIENCE
 
 NOW = 1_700_000_000
 
@@ -220,7 +221,7 @@ def test_history_is_removed_in_the_background(filled) -> None:
     assert err(filled.app.root.delete(path, {})).startswith("timestamp: got 0")
     text = dat(filled.app.root.delete(path, {"timestamp": NOW + 999, "severities": [2]}))
     assert text == "Alert history events deletion started"
-    filled.app.core.get(HistoryCleaner).join(10)
+    filled.app.core.get(HistoryCleaner).join(PATIENCE)
     # What is active stays, and so does what is not older than now.
     assert hashes(filled.get("/alert-his-events/list", hours=1)) == "dcba"
 
@@ -246,7 +247,7 @@ def test_numbers_that_only_look_like_it_find_nothing_and_crash_nothing(filled) -
     assert filled.get("/alert-cur-events/list", datasource_ids="²")["total"] == 0
     assert filled.get("/alert-cur-events/list", datasource_ids="9" * 30)["total"] == 0
     answer = filled.app.root.delete("/api/svc/alert-cur-events", {"ids": [(1 << 64) - 1]})
-    assert err(answer).startswith("json body invalid: ids.0: Must be greater than")
+    assert err(answer).startswith("json body invalid: ids.0: got 18446744073709551615, expected a number")
 
 
 def test_a_card_template_calls_the_events_methods(filled) -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tocsin.http.pprof import DESCRIPTIONS, HERTZ, MAX_STACKS, Page, Profiler, thread_cpu_ns
 from tocsin.http.pprof_format import Frame, Profile, Sample, ValueType, encode
+from tocsin.plugin.testkit.components import PATIENCE
 
 # --- a reader of profile.proto, written from the format's definition, not from our writer
 
@@ -413,7 +414,7 @@ def test_command_line_words_are_separated_by_nul(machine: Machine) -> None:
         pytest.skip("needs /proc")
     source = "from tocsin.http.pprof import command_line; import sys; sys.stdout.buffer.write(command_line())"
     argv = [sys.executable, "-c", source, "a b", ""]
-    done = subprocess.run(argv, capture_output=True, check=True, timeout=30)
+    done = subprocess.run(argv, capture_output=True, check=True, timeout=PATIENCE)
     assert done.stdout.split(b"\0")[1:4] == [b"-c", source.encode(), b"a b"]
     assert machine.profiler.page("cmdline", {}).status == 200
 

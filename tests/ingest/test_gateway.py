@@ -15,6 +15,7 @@ from tocsin.ingest.hosts import NoHosts, Target
 from tocsin.ingest.interface import WireError
 from tocsin.ingest.relabel import RelabelRule
 from tocsin.plugin import Decoded, WriteError, WriteResult
+from tocsin.plugin.testkit.components import PATIENCE
 
 A, B = "http://a", "http://b"
 
@@ -40,7 +41,7 @@ class Hang:
         self.go = threading.Event()
 
     def __call__(self, batch):
-        self.go.wait(30)
+        self.go.wait(PATIENCE)
 
 
 def test_from_request_to_backend(make_gateway, writer, body, count):

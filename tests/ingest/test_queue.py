@@ -16,6 +16,7 @@ from tocsin.ingest.interface import Chunk
 from tocsin.ingest.queue import Queue
 from tocsin.ingest.wire import wire
 from tocsin.plugin import Batch
+from tocsin.plugin.testkit.components import PATIENCE
 
 
 def chunk(*names):
@@ -156,7 +157,7 @@ def test_linger_waits_for_a_batch_to_fill(make_queue):
     queue.push([chunk("b")])
     assert thread.is_alive()
     queue.push([chunk("c")])
-    thread.join(10)
+    thread.join(PATIENCE)
     assert names(got[0]) == ["a", "b", "c"]
     queue.push([chunk("d")])
     now[0] = 1000.0

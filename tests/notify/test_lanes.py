@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tocsin.notify.lanes import Lanes
+from tocsin.plugin.testkit.components import PATIENCE
 
 Work = Callable[[int], float | None]
 
@@ -35,7 +36,7 @@ def test_a_lane_works_on_so_many_at_once(make: Callable[[Work], Lanes]) -> None:
         with lock:
             now += 1
             most = max(most, now)
-        barrier.wait(5)
+        barrier.wait(PATIENCE)
         with lock:
             now -= 1
 
@@ -71,7 +72,7 @@ def test_what_is_known_is_not_queued_twice(make: Callable[[Work], Lanes]) -> Non
     gate, seen = threading.Event(), []
 
     def work(number: int) -> None:
-        gate.wait(5)
+        gate.wait(PATIENCE)
         seen.append(number)
 
     lanes = make(work)
@@ -101,19 +102,19 @@ def test_stopping_finishes_what_is_under_way_and_begins_nothing(make: Callable[[
 
     def work(number: int) -> None:
         begun.set()
-        gate.wait(5)
+        gate.wait(PATIENCE)
         done.append(number)
 
     lanes = make(work)
     for number in range(3):
         lanes.add(1, number, f"c{number}", concurrency=1)
-    assert begun.wait(5)
+    assert begun.wait(PATIENCE)
     stopping = threading.Thread(target=lanes.stop, args=(5.0,))
     stopping.start()
     while not lanes._stopping:
         pass
     gate.set()
-    stopping.join(10)
+    stopping.join(PATIENCE)
     assert done == [0]
     lanes.add(1, 9, "c9", concurrency=1)
     assert 9 not in lanes.known()

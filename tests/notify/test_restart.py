@@ -14,7 +14,7 @@ from tocsin.events.outbox import Outbox
 from tocsin.notify.models import NotifyRecordRow, PendingSend
 from tocsin.plugin import Delivery, Receipt
 from tocsin.plugin.testkit import AppFactory
-from tocsin.plugin.testkit.components import wait_until
+from tocsin.plugin.testkit.components import PATIENCE, wait_until
 
 
 class Death(BaseException):
@@ -128,7 +128,7 @@ def test_sends_of_a_dead_engine_are_taken_over_once(world: World, channels: Jour
 def test_an_engine_taken_for_dead_leaves_its_sends_to_the_one_that_took_over(
     world: World, channels: Journal, gate: threading.Event
 ) -> None:
-    channels.acts["hang"] = lambda delivery: (gate.wait(30), Receipt())[1]
+    channels.acts["hang"] = lambda delivery: (gate.wait(PATIENCE), Receipt())[1]
     config = {"act": "hang", "concurrency": 1, "timeout": 20.0}
     rule = world.rule({"channel_id": world.channel(request_config=config)})
     first, second = world.fire(rule), world.fire(rule, hash="other")
@@ -194,7 +194,7 @@ def test_the_thread_wakes_for_events_and_survives_a_database_that_is_away(
 
     monkeypatch.setattr(outbox, "pending", once)
     dispatcher.start()
-    assert failed.wait(10)
+    assert failed.wait(PATIENCE)
     event = world.fire(world.rule({"channel_id": world.channel()}))
     outbox.ready.set()
     channels.wait_for(1)
@@ -208,4 +208,4 @@ def test_an_alert_process_sends_too(world: World, channels: Journal, make_app: A
     event = world.fire(world.rule({"channel_id": world.channel()}))
     make_app(plugins=[Plugin(channels)], process="alert", start="engine")
     channels.wait_for(1)
-    wait_until(lambda: world.outcomes(event) == {"Ops": [1]}, timeout=10, what="the record")
+    wait_until(lambda: world.outcomes(event) == {"Ops": [1]}, what="the record")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 from tests.notify.conftest import Clock, Journal, Plugin, World, fail
@@ -11,7 +10,7 @@ from tests.notify.conftest import Clock, Journal, Plugin, World, fail
 from tocsin.notify.models import NotifyRecordRow, PendingSend
 from tocsin.plugin import Delivery, Receipt
 from tocsin.plugin.testkit import AppFactory, dat
-from tocsin.plugin.testkit.components import wait_until
+from tocsin.plugin.testkit.components import PATIENCE, wait_until
 
 
 def test_an_event_is_delivered_and_recorded(world: World) -> None:
@@ -161,7 +160,7 @@ def test_a_plugin_that_crashes_harms_its_own_sends_only(world: World, channels: 
 
 def test_a_hanging_channel_delays_nobody_else(world: World, channels: Journal, gate: threading.Event) -> None:
     def hang(delivery: Delivery) -> Receipt:
-        gate.wait(30)
+        gate.wait(PATIENCE)
         return Receipt("late")
 
     channels.acts["hang"] = hang
@@ -170,11 +169,9 @@ def test_a_hanging_channel_delays_nobody_else(world: World, channels: Journal, g
     rule = world.rule({"channel_id": stuck}, {"channel_id": fine})
     events = [world.fire(rule, hash=f"h{number}") for number in range(20)]
     dispatcher, lanes = world.side()
-    started = time.monotonic()
     while dispatcher.step():
         pass
     channels.wait_for(21)
-    assert time.monotonic() - started < 10
     fine_ones = [d for d in channels.deliveries if d.config.get("act") is None]
     assert len(fine_ones) == 20
     assert lanes.size(stuck) == 20
@@ -188,7 +185,7 @@ def test_hanging_sends_hold_no_database_connection(
 ) -> None:
     settings = {"DB": {"MaxOpenConns": 3}}
     world = World(make_app(plugins=[Plugin(channels)], settings=settings, clock=clock), clock, channels)
-    channels.acts["hang"] = lambda delivery: (gate.wait(30), Receipt())[1]
+    channels.acts["hang"] = lambda delivery: (gate.wait(PATIENCE), Receipt())[1]
     stuck = world.channel("Stuck", request_config={"act": "hang", "timeout": 20.0, "concurrency": 6})
     rule = world.rule({"channel_id": stuck})
     for number in range(6):
@@ -199,7 +196,7 @@ def test_hanging_sends_hold_no_database_connection(
     event = world.fire(world.rule({"channel_id": world.channel("Fine")}))
     dispatcher.step()
     channels.wait_for(7)
-    wait_until(lambda: world.outcomes(event) == {"Fine": [1]}, timeout=10, what="the record of the other channel")
+    wait_until(lambda: world.outcomes(event) == {"Fine": [1]}, what="the record of the other channel")
     gate.set()
     assert lanes.wait_idle(10)
     world.close()
@@ -209,7 +206,7 @@ def test_a_plugin_that_ignores_its_time_limit_is_left_behind(
     world: World, channels: Journal, gate: threading.Event
 ) -> None:
     def hang(delivery: Delivery) -> Receipt:
-        gate.wait(30)
+        gate.wait(PATIENCE)
         return Receipt("late")
 
     channels.acts["hang"] = hang
@@ -241,7 +238,7 @@ def test_a_recovery_never_overtakes_its_alert(world: World, channels: Journal) -
 def test_a_full_queue_drops_with_a_record(make_app, channels: Journal, clock: Clock, gate: threading.Event) -> None:
     settings = {"Alert": {"Alerting": {"ChannelQueueSize": 2}}}
     world = World(make_app(plugins=[Plugin(channels)], settings=settings, clock=clock), clock, channels)
-    channels.acts["hang"] = lambda delivery: (gate.wait(30), Receipt())[1]
+    channels.acts["hang"] = lambda delivery: (gate.wait(PATIENCE), Receipt())[1]
     rule = world.rule({"channel_id": world.channel(request_config={"act": "hang", "timeout": 20.0})})
     events = [world.fire(rule, hash=f"h{number}") for number in range(3)]
     dispatcher, lanes = world.side()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.plugin.flawed import Case, clauses, doze, expect_complaint
 
 from tocsin.plugin import (
     ChannelSeed,
@@ -24,7 +22,6 @@ from tocsin.plugin import (
     TemplateSeed,
 )
 from tocsin.plugin.testkit.channel import ChannelContract
-from tocsin.plugin.testkit.components import HttpSink
 from tocsin.plugin.testkit.contract import SECRET
 
 sys.path.append(str(Path(__file__).parent / "samples"))  # packages of their own, as installed plugins are
@@ -183,7 +180,7 @@ class Silent(SampleChannel):
 
 class Slow(SampleChannel):
     def send(self, delivery: Delivery) -> Receipt:
-        time.sleep(1.6)
+        doze()
         return super().send(delivery)
 
 
@@ -203,7 +200,7 @@ class ReadsAll(SampleChannel):
 
 class ReadsToTheEnd(SampleChannel):
     def post(self, client: HttpClient, delivery: Delivery) -> tuple[int, str]:
-        return client.request("POST", "", timeout=30.0).status, ""
+        return client.request("POST", "", timeout=4.0).status, ""
 
 
 class Verbose(SampleChannel):
@@ -251,14 +248,6 @@ class OneForAll(SampleChannel):
         return super().send(before)
 
 
-@dataclass(frozen=True)
-class Case:
-    clause: str
-    flawed: type[SampleChannel] | str
-    complaint: str
-    argument: Any = None
-
-
 CASES = [
     Case("test_importing_it_loads_nothing_third_party", "tocsin_channel_heavy", "urllib3"),
     Case("test_core_is_used_through_its_public_api", "tocsin_channel_private", "imports tocsin.store.vault"),
@@ -292,9 +281,9 @@ CASES = [
     Case("test_the_answer_is_not_waited_for_to_its_end", ReadsAll, "MiB of memory", "huge"),
     Case("test_the_answer_is_not_waited_for_to_its_end", ReadsToTheEnd, "with a limit of", "trickle"),
     Case("test_the_answer_is_not_waited_for_to_its_end", Verbose, "a text of", "huge"),
-    Case("test_no_secret_leaves_in_receipts_errors_or_logs", Repeats, "a secret in the record", "200"),
-    Case("test_no_secret_leaves_in_receipts_errors_or_logs", Tells, "a secret in the record", "reset"),
-    Case("test_no_secret_leaves_in_receipts_errors_or_logs", Logs, "a secret in the log", "400"),
+    Case("test_no_secret_leaves_in_receipts_errors_or_logs", Repeats, "a secret in", "taken"),
+    Case("test_no_secret_leaves_in_receipts_errors_or_logs", Tells, "a secret in", "reset"),
+    Case("test_no_secret_leaves_in_receipts_errors_or_logs", Logs, "a secret in", "refused"),
     Case("test_it_works_again_when_the_receiver_does", BreaksForGood, "still broken"),
     Case("test_threads_share_it", OneForAll, "assert"),
 ]
@@ -302,21 +291,8 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.clause}-{case.complaint}")
 def test_a_plugin_that_breaks_a_clause_fails_it(case: Case, caplog: pytest.LogCaptureFixture) -> None:
-    if isinstance(case.flawed, str):
-        contract = type("Broken", (SampleContract,), {"plugin": case.flawed})()
-    else:
-        contract = type("Broken", (SampleContract,), {"kind": case.flawed()})()
-    clause = getattr(contract, case.clause)
-    with HttpSink() as sink:
-        given = {
-            "sink": sink,
-            "caplog": caplog,
-            **dict.fromkeys(("fault", "status", "body"), case.argument),
-        }
-        with pytest.raises((Exception, pytest.fail.Exception), match="(?s)" + case.complaint):
-            clause(**{name: given[name] for name in inspect.signature(clause).parameters})
+    expect_complaint(SampleContract, case, caplog)
 
 
 def test_every_clause_has_a_plugin_that_breaks_it() -> None:
-    clauses = {name for name in dir(ChannelContract) if name.startswith("test_")}
-    assert clauses == {case.clause for case in CASES}
+    assert clauses(ChannelContract) == {case.clause for case in CASES}

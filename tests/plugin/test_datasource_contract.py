@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
 import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from marshmallow import Schema, fields
+from tests.plugin.flawed import Case, clauses, doze, expect_complaint
 
 from tocsin.plugin import (
     Datasource,
@@ -27,7 +27,7 @@ from tocsin.plugin import (
     MetricQuery,
     Series,
 )
-from tocsin.plugin.testkit.components import Answer, HttpSink, Request
+from tocsin.plugin.testkit.components import Answer, Request
 from tocsin.plugin.testkit.components.sink import Behaviour
 from tocsin.plugin.testkit.contract import SECRET
 from tocsin.plugin.testkit.datasource import DatasourceContract
@@ -90,7 +90,7 @@ class BlamesTheBackend(SampleSource):
 
 class ChecksLongAfter(SampleSource):
     def check(self, timeout: float) -> None:
-        time.sleep(1.6)
+        doze()
         super().check(timeout)
 
 
@@ -236,14 +236,6 @@ def with_source(kind: type[SampleSource]) -> Callable[[], SampleType]:
     return lambda: type("Flawed", (SampleType,), {"source": kind})()
 
 
-@dataclass(frozen=True)
-class Case:
-    clause: str
-    flawed: Callable[[], Any] | str
-    complaint: str
-    argument: Any = None
-
-
 CASES = [
     Case("test_importing_it_loads_nothing_third_party", "tocsin_datasource_heavy", "urllib3"),
     Case("test_core_is_used_through_its_public_api", "tocsin_datasource_private", "imports tocsin.store.vault"),
@@ -283,18 +275,8 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.clause}-{case.complaint}")
 def test_a_plugin_that_breaks_a_clause_fails_it(case: Case, caplog: pytest.LogCaptureFixture) -> None:
-    if isinstance(case.flawed, str):
-        contract = type("Broken", (SampleContract,), {"plugin": case.flawed})()
-    else:
-        contract = type("Broken", (SampleContract,), {"kind": case.flawed()})()
-    clause = getattr(contract, case.clause)
-    wanted = inspect.signature(clause).parameters
-    with HttpSink() as sink:
-        given = {"sink": sink, "caplog": caplog, "fault": case.argument}
-        with pytest.raises((Exception, pytest.fail.Exception), match="(?s)" + case.complaint):
-            clause(**{name: given[name] for name in wanted})
+    expect_complaint(SampleContract, case, caplog)
 
 
 def test_every_clause_has_a_plugin_that_breaks_it() -> None:
-    clauses = {name for name in dir(DatasourceContract) if name.startswith("test_")}
-    assert clauses == {case.clause for case in CASES}
+    assert clauses(DatasourceContract) == {case.clause for case in CASES}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import sys
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.plugin.flawed import Case, clauses, doze, expect_complaint
 
 from tocsin.ingest import _wire_py
 from tocsin.plugin import (
@@ -25,7 +23,7 @@ from tocsin.plugin import (
     WriterContext,
     WriteResult,
 )
-from tocsin.plugin.testkit.components import HttpSink, Request
+from tocsin.plugin.testkit.components import Request
 from tocsin.plugin.testkit.contract import SECRET
 from tocsin.plugin.testkit.writer import BATCH, BODY, WriterContract
 
@@ -40,7 +38,7 @@ class SampleContract(WriterContract):
     plugin = "tocsin_writer_sample"
 
     def element(self, url: str, secret: str = SECRET) -> Mapping[str, Any]:
-        return {"Url": url, "Password": secret}
+        return {"Url": url, "Password": secret, "Timeout": self.limit}
 
     def received(self, request: Request) -> bytes:
         return request.body
@@ -92,7 +90,7 @@ class HidesTheReason(SampleWriter):
 
 class Slow(SampleWriter):
     def write(self, batch: Batch) -> WriteResult:
-        time.sleep(1.6)
+        doze()
         return super().write(batch)
 
 
@@ -224,14 +222,6 @@ def with_writer(kind: type[SampleWriter]) -> Callable[[], SampleWriterType]:
     return lambda: type("Flawed", (SampleWriterType,), {"writer": kind})()
 
 
-@dataclass(frozen=True)
-class Case:
-    clause: str
-    flawed: Callable[[], Any] | str
-    complaint: str
-    argument: Any = None
-
-
 CASES = [
     Case("test_importing_it_loads_nothing_third_party", "tocsin_writer_heavy", "urllib3"),
     Case("test_core_is_used_through_its_public_api", "tocsin_writer_private", "imports tocsin.store.vault"),
@@ -266,15 +256,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.clause}-{case.complaint}")
 def test_a_plugin_that_breaks_a_clause_fails_it(case: Case, caplog: pytest.LogCaptureFixture) -> None:
-    if isinstance(case.flawed, str):
-        contract = type("Broken", (SampleContract,), {"plugin": case.flawed})()
-    else:
-        contract = type("Broken", (SampleContract,), {"kind": case.flawed()})()
-    clause = getattr(contract, case.clause)
-    with HttpSink() as sink:
-        given = {"sink": sink, "caplog": caplog, "fault": case.argument, "status": case.argument}
-        with pytest.raises((Exception, pytest.fail.Exception), match="(?s)" + case.complaint):
-            clause(**{name: given[name] for name in inspect.signature(clause).parameters})
+    expect_complaint(SampleContract, case, caplog)
 
 
 def test_the_kits_batch_is_one() -> None:
@@ -282,5 +264,4 @@ def test_the_kits_batch_is_one() -> None:
 
 
 def test_every_clause_has_a_plugin_that_breaks_it() -> None:
-    clauses = {name for name in dir(WriterContract) if name.startswith("test_")}
-    assert clauses == {case.clause for case in CASES}
+    assert clauses(WriterContract) == {case.clause for case in CASES}

@@ -9,7 +9,7 @@ import pytest
 
 from tocsin.app.sections import CacheSettings
 from tocsin.http.metrics import Metrics
-from tocsin.plugin.testkit.components import Redis
+from tocsin.plugin.testkit.components import PATIENCE, Redis
 from tocsin.store.cache import Cache, CacheError, EmbeddedCache, open_cache
 
 
@@ -87,7 +87,7 @@ def test_closing_waits_for_threads_that_still_use_it(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=count)
     thread.start()
-    working.wait(30)
+    working.wait(PATIENCE)
     for _ in range(100):
         cache.close()
     closed.set()

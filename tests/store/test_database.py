@@ -8,6 +8,7 @@ import pytest
 from tocsin.app.sections import DbSettings
 from tocsin.app.settings import SettingsError
 from tocsin.http.metrics import Metrics
+from tocsin.plugin.testkit.components import PATIENCE
 from tocsin.plugin.testkit.components import Database as EmptyDatabase
 from tocsin.store.database import Database, Table, mysql_options
 
@@ -76,13 +77,13 @@ def test_closing_waits_for_threads_that_still_query(
     def other() -> None:
         counts.append(Note.select().count())
         connected.set()
-        closed.wait(30)
+        closed.wait(PATIENCE)
         counts.append(Note.select().count())
         db.release()
 
     thread = threading.Thread(target=other)
     thread.start()
-    connected.wait(30)
+    connected.wait(PATIENCE)
     db.close()
     assert metrics.registry.get_sample_value("svc_db_pool_open_connections") == 1
     closed.set()

@@ -8,6 +8,7 @@ import pytest
 
 from tocsin.app.sections import DbSettings
 from tocsin.http.metrics import Metrics
+from tocsin.plugin.testkit.components import PATIENCE
 from tocsin.plugin.testkit.components import Database as EmptyDatabase
 from tocsin.store.database import Database, Table
 from tocsin.store.migrations import Migration, Migrator, SchemaMigration, create, run_migrations
@@ -48,7 +49,7 @@ def test_two_processes_at_once_apply_each_migration_once(database: EmptyDatabase
     workers = [context.Process(target=migrate_in_process, args=(database, tmp_path, gate, counts)) for _ in range(2)]
     for worker in workers:
         worker.start()
-    assert sorted(counts.get(timeout=50) for _ in workers) == [0, 2]
+    assert sorted(counts.get(timeout=PATIENCE) for _ in workers) == [0, 2]
     for worker in workers:
         worker.join()
         assert worker.exitcode == 0

@@ -233,7 +233,7 @@ def test_metadata_of_a_real_store(
     connect: Callable[..., Datasource], start_prometheus: Callable[..., Prometheus]
 ) -> None:
     server = start_prometheus()
-    wait_until(lambda: bool(server.query("up")), timeout=30, what="the first scrape")
+    wait_until(lambda: bool(server.query("up")), what="the first scrape")
     datasource = connect(server.url)
     now = time.time()
     query = MetadataQuery(('up{job="prometheus"}',), now - 300, now)

@@ -16,7 +16,7 @@ from tocsin.plugin.testkit.components import HttpSink, Prometheus, VictoriaMetri
 @pytest.fixture(scope="session")
 def prometheus(start_prometheus: Callable[..., Prometheus]) -> Prometheus:
     server = start_prometheus(arguments=["--web.enable-admin-api"])
-    wait_until(lambda: len(server.query("count_over_time(up[1m]) >= 2")) == 1, timeout=30, what="two scrapes")
+    wait_until(lambda: len(server.query("count_over_time(up[1m]) >= 2")) == 1, what="two scrapes")
     return server
 
 

@@ -15,6 +15,7 @@ import tocsin_ingest_legacypush
 from tocsin.plugin import Decoded, DecodeError, IngestRequest, decode_chunk
 from tocsin.plugin.testkit import AppFactory, WsgiClient
 from tocsin.plugin.testkit.arrivals import ServedGateway
+from tocsin.plugin.testkit.components import PATIENCE
 from tocsin.plugin.testkit.ingest import IngestContract
 
 BYTES_IN = {
@@ -130,7 +131,7 @@ def test_over_http_as_collectors_send_it(serve_gateway: Callable[..., ServedGate
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     body = gzip.compress(json.dumps([BYTES_IN]).encode())
     sent = urllib.request.Request(f"{served.url}/legacypush/push", body, headers)
-    with urllib.request.urlopen(sent, timeout=10) as answer:
+    with urllib.request.urlopen(sent, timeout=PATIENCE) as answer:
         assert json.load(answer) == {"fail": 0, "msg": "received", "succ": 1}
     assert served.arrivals.samples(1) == {
         'net_if_in_bytes{ident="web01",iface="eth0",module="net"}': [(1760000000000, 1024.0)]

@@ -12,6 +12,7 @@ import cramjam
 import falcon.testing
 import pytest
 
+from tocsin.plugin.testkit.components import PATIENCE
 from tocsin_tsdb.api.app import create_app
 from tocsin_tsdb.api.options import MAX_BODY, ApiOptions
 from tocsin_tsdb.api.params import parse_seconds_or_duration, parse_time
@@ -369,7 +370,7 @@ def test_slots_make_surplus_requests_wait() -> None:
     def hold() -> None:
         with slots.slot(lambda: False, 10):
             inside.set()
-            leave.wait(10)
+            leave.wait(PATIENCE)
 
     def queue() -> None:
         with slots.slot(lambda: False, 10):
@@ -377,7 +378,7 @@ def test_slots_make_surplus_requests_wait() -> None:
 
     threads = [threading.Thread(target=hold), threading.Thread(target=queue)]
     threads[0].start()
-    inside.wait(10)
+    inside.wait(PATIENCE)
     with pytest.raises(SlotCanceled), slots.slot(lambda: True, 10):
         pass
     with pytest.raises(SlotTimeout), slots.slot(lambda: False, 0):
@@ -385,7 +386,7 @@ def test_slots_make_surplus_requests_wait() -> None:
     threads[1].start()
     assert not done.is_set()
     leave.set()
-    assert done.wait(10)
+    assert done.wait(PATIENCE)
     for thread in threads:
         thread.join()
     assert (slots.running, slots.waiting) == (0, 0)

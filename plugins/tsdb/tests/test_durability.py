@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tocsin.plugin.testkit.components import PATIENCE
 from tocsin_tsdb.promql.interface import Matcher
 from tocsin_tsdb.storage.errors import CommitFailed
 from tocsin_tsdb.storage.options import DAY, HOUR, MINUTE
@@ -371,7 +372,7 @@ while True:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_kill_nine_under_load_loses_nothing_acknowledged(make_box: MakeBox, now: int, tmp_path: Path) -> None:
     rng = random.Random(11)
     acknowledged = 0
@@ -452,7 +453,7 @@ def test_files_that_cannot_grow_refuse_writes_and_recover(now: int, tmp_path: Pa
         [sys.executable, "-c", LIMITED, str(tmp_path / "tsdb"), str(now)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.stderr == ""

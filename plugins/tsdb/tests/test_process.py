@@ -17,12 +17,13 @@ import cramjam
 import numpy as np
 import pytest
 
+from tocsin.plugin.testkit.components import PATIENCE
 from tocsin_tsdb.storage import wire
 
 SNAPPY = {"Content-Encoding": "snappy", "Content-Type": "application/x-protobuf"}
 SETTINGS = "[EmbeddedTSDB]\nEnable = true\n"
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 def write(deployment: Any, value: float) -> int:
@@ -86,7 +87,7 @@ def test_a_real_prometheus_writes_into_it(make_deployment: Callable[..., Any], t
         )
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(PATIENCE)
     metadata = deployment.request("GET", "/prometheus/api/v1/metadata").data
     assert json.loads(metadata)["status"] == "success"
 
@@ -106,7 +107,7 @@ def test_a_directory_that_cannot_be_used_stops_the_start(make_box: Any, tmp_path
             [sys.executable, "-m", "tocsin", "center", "-c", str(tmp_path / "etc")],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
         assert done.returncode == 1

@@ -16,6 +16,7 @@ import pytest
 
 import tocsin_tsdb
 from tocsin.plugin import Batch, DatasourceType, HttpSettings, SettingsError, WriteError, WriterContext, hookimpl
+from tocsin.plugin.testkit.components import PATIENCE
 from tocsin_tsdb.address import own_address
 from tocsin_tsdb.api.options import ApiOptions
 from tocsin_tsdb.client import ClientLeft, StoreClient, StoreUnreachable
@@ -50,14 +51,14 @@ def running(tmp_path: Path) -> Iterator[Callable[[], Path]]:
             kwargs={"lookback_ms": 300_000, "max_samples": 1_000_000, "stopping": stopping, "ready": ready.set},
         )
         thread.start()
-        assert ready.wait(30)
+        assert ready.wait(PATIENCE)
         stops.append((stopping, thread))
         return directory
 
     yield start
     for stopping, thread in stops:
         stopping.set()
-        thread.join(30)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
 
 
@@ -275,13 +276,13 @@ def test_a_socket_path_longer_than_the_kernel_takes(tmp_path: Path) -> None:
         kwargs={"lookback_ms": 1, "max_samples": 1, "stopping": stopping, "ready": ready.set},
     )
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(PATIENCE)
     assert (directory / "store.sock").stat().st_mode & 0o777 == 0o600
     client = StoreClient(directory / "store.sock", 10)
     assert client.request("GET", "/-/ready").status == 200
     client.close()
     stopping.set()
-    thread.join(30)
+    thread.join(PATIENCE)
 
 
 def test_a_query_stops_when_its_client_has_left(running: Any, tmp_path: Path, monkeypatch: Any) -> None:
@@ -301,7 +302,7 @@ def test_a_query_stops_when_its_client_has_left(running: Any, tmp_path: Path, mo
     client = StoreClient(directory / "store.sock", 30)
     with pytest.raises(ClientLeft):
         client.request("GET", QUERY, client_left=started.is_set)
-    assert seen.wait(20)
+    assert seen.wait(PATIENCE)
 
 
 class PrometheusType(DatasourceType):

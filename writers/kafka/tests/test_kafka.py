@@ -25,7 +25,7 @@ from tocsin.plugin import (
     encode_series,
 )
 from tocsin.plugin.testkit import AppFactory
-from tocsin.plugin.testkit.components import free_port, wait_until
+from tocsin.plugin.testkit.components import PATIENCE, free_port, wait_until
 from tocsin.plugin.testkit.contract import PluginContract
 from tocsin_writer_kafka.message import NotEncodableError, json_value
 
@@ -47,7 +47,7 @@ class TestContract(PluginContract):
 def brokers() -> Iterator[list[str]]:
     """Addresses of a cluster of three brokers that lives as long as the test."""
     holder = Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "ignored:1", "log_level": 0})
-    found = holder.list_topics(timeout=10).brokers.values()
+    found = holder.list_topics(timeout=PATIENCE).brokers.values()
     yield [f"{broker.host}:{broker.port}" for broker in found]
     holder.flush(5)
 
@@ -76,7 +76,7 @@ def consumed(brokers: list[str], topic: str, count: int) -> list[Any]:
         return len(messages) >= count
 
     try:
-        wait_until(enough, timeout=30, what=f"{count} messages")
+        wait_until(enough, what=f"{count} messages")
     finally:
         consumer.close()
     return messages

@@ -19,7 +19,7 @@ class TestRemoteWrite(WriterContract):
             "BasicAuthUser": "reader",
             "BasicAuthPass": secret,
             "Headers": ["X-Api-Key", secret],
-            "Timeout": 500,
+            "Timeout": int(self.limit * 1000),
         }
 
     def received(self, request: Request) -> bytes:

@@ -111,7 +111,7 @@ def test_real_backends_take_it(writer: Callable[..., Writer], request: pytest.Fi
     now = time.time()
     body = b"".join(entry({"__name__": "written", "n": str(n)}, float(n), now) for n in range(1000))
     assert one.write(Batch(body, 1000, 1000)) == WriteResult()
-    wait_until(lambda: len(server.query("written")) == 1000, timeout=10, what="what was written")
+    wait_until(lambda: len(server.query("written")) == 1000, what="what was written")
     found = {item["metric"]["n"]: item["value"][1] for item in server.query("written")}
     assert found == {str(n): str(n) for n in range(1000)}
     if start == "start_prometheus":

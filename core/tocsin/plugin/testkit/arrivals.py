@@ -14,8 +14,7 @@ import pytest
 
 from tocsin.plugin import Batch, DecodedSeries, Writer, WriterContext, WriteResult, WriterType, decode_chunk, hookimpl
 from tocsin.plugin.testkit._app import AppFactory, TestApp
-
-SECONDS = 10.0
+from tocsin.plugin.testkit.components import PATIENCE
 
 
 class Arrivals(Writer):
@@ -42,7 +41,7 @@ class Arrivals(Writer):
     def wait(self, count: int) -> list[DecodedSeries]:
         """Return what has arrived as soon as it is ``count`` series; fail when it never is, or is more."""
         with self._arrived:
-            self._arrived.wait_for(lambda: len(self.series) >= count, SECONDS)
+            self._arrived.wait_for(lambda: len(self.series) >= count, PATIENCE)
             assert len(self.series) == count, [str(series) for series in self.series]
             return list(self.series)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import re
-import threading
 import time
 import tracemalloc
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -20,23 +20,12 @@ from tocsin.notify.providers import Providers, fault_of
 from tocsin.notify.rendering import FieldError, Renderer
 from tocsin.notify.trials import mock_event
 from tocsin.plugin import ChannelType, Delivery, Receipt, SendError
-from tocsin.plugin.testkit.components import (
-    Answer,
-    Hang,
-    HttpSink,
-    Huge,
-    Redirect,
-    Request,
-    Reset,
-    Trickle,
-    free_port,
-)
+from tocsin.plugin.testkit.backend import BackendContract, everything, reveals_nothing
+from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Huge, Redirect, Reset, Trickle
 from tocsin.plugin.testkit.components.sink import Behaviour
-from tocsin.plugin.testkit.contract import SECRET, PluginContract, forms_of, silent_listener, within
+from tocsin.plugin.testkit.contract import SECRET, silent_listener, within
 from tocsin.template import TemplateEngine, field_functions
 
-LIMIT = 0.5
-"""Seconds that an attempt may take in these tests."""
 LONGEST_TEXT = 2000
 """Characters that a receipt or error may have: it goes into a database row and onto a page."""
 MOST_MEMORY = 16 << 20
@@ -46,10 +35,9 @@ MARK = "mark-4711"
 TAKEN = (200, 201, 202, 204)
 REFUSED = (400, 403, 404, 422)
 FAULTS: Mapping[str, Behaviour | None] = {"refused connection": None, "reset": Reset(), "silence": Hang()}
-ECHOED = ("200", "400")
 
 
-class ChannelContract(PluginContract, ABC):
+class ChannelContract(BackendContract, ABC):
     """What a channel type promises, tried against a receiver that misbehaves.
 
     Set ``plugin`` and write down a configuration (:meth:`request_config`); override what is special about your type.
@@ -63,8 +51,8 @@ class ChannelContract(PluginContract, ABC):
     """Recipients, for channels that send to people."""
     fields: ClassVar[tuple[str, ...]] = ("title", "content")
     """The fields of the message template that the channel puts into its requests."""
-    faults: ClassVar[Mapping[str, Behaviour | None]] = FAULTS
-    """What keeps a notification from arriving, by name; leave out what makes no sense for the protocol."""
+    faults = FAULTS
+    echoes: ClassVar[Mapping[str, int]] = {"taken": 200, "refused": 400}
     good: ClassVar[bytes] = b"ok"
     """The body with which the receiver takes a notification."""
     bad: ClassVar[bytes] = b""
@@ -81,9 +69,7 @@ class ChannelContract(PluginContract, ABC):
     @property
     def kind(self) -> ChannelType:
         """The type under test."""
-        types: dict[str, ChannelType] = self.descriptors().of(ChannelType)
-        assert types, f"{self.plugin} supplies no channel type"
-        return types[self.ident] if self.ident else next(iter(types.values()))
+        return self.supplied(ChannelType, self.ident)
 
     def delivery(self, url: str, number: int = 0) -> Delivery:
         """Return a notification for the receiver at ``url``; ``number`` is in its texts."""
@@ -91,12 +77,12 @@ class ChannelContract(PluginContract, ABC):
         content = dict.fromkeys(self.fields, f"{MARK}-{number}")
         text = _renderer(self.kind).channel_text(content, self.params, [event], self.targets)
         config = self.request_config(url)
-        return Delivery(config, self.params, content, [event], text, self.targets, LIMIT, f"key-{number}")
+        return Delivery(config, self.params, content, [event], text, self.targets, self.limit, f"key-{number}")
 
     def send(self, url: str) -> Receipt:
         """Send one notification within the limit."""
         delivery, kind = self.delivery(url), self.kind
-        receipt: Receipt = within(LIMIT, lambda: kind.send(delivery))
+        receipt: Receipt = within(self.limit, lambda: kind.send(delivery))
         assert isinstance(receipt, Receipt), f"send() returned {receipt!r}"
         return receipt
 
@@ -132,7 +118,7 @@ class ChannelContract(PluginContract, ABC):
         for name, config in self.unusable().items():
             fault = fault_of(self.kind, config)
             assert fault, f"{name}: check() took it"
-            _reveals_nothing(fault, f"check() of {name}")
+            reveals_nothing(fault)
 
     def test_checking_uses_no_network(self) -> None:
         """A channel can be saved while its receiver is down."""
@@ -144,15 +130,15 @@ class ChannelContract(PluginContract, ABC):
     @pytest.mark.parametrize("status", TAKEN)
     def test_every_success_status_is_one(self, sink: HttpSink, status: int) -> None:
         """The message arrives once, and the receipt has the beginning of the answer."""
-        sink.default = Answer(status, self.good)
+        sink.default, self.limit = Answer(status, self.good), self.patience
         receipt = self.send(sink.url)
         (request,) = sink.requests
-        assert MARK in _everything(request), "the message is not in the request"
+        assert MARK in everything(request), "the message is not in the request"
         assert str(status) in receipt.response, f"the receipt does not tell the status: {receipt.response!r}"
 
     def test_a_delivery_is_not_changed(self, sink: HttpSink) -> None:
         """The same objects serve further attempts and other recipients."""
-        sink.default = Answer(200, self.good)
+        sink.default, self.limit = Answer(200, self.good), self.patience
         delivery = self.delivery(sink.url)
         before = copy.deepcopy((delivery.config, delivery.params, delivery.content, delivery.events))
         self.kind.send(delivery)
@@ -162,7 +148,7 @@ class ChannelContract(PluginContract, ABC):
     @pytest.mark.parametrize("status", REFUSED)
     def test_a_refusal_is_final(self, sink: HttpSink, status: int) -> None:
         """The receiver has decided: sending the same again would get the same answer."""
-        sink.default = Answer(status, b"no such room")
+        sink.default, self.limit = Answer(status, b"no such room"), self.patience
         with pytest.raises(SendError) as caught:
             self.send(sink.url)
         assert not caught.value.retryable, "the refusal would be tried again"
@@ -174,14 +160,14 @@ class ChannelContract(PluginContract, ABC):
         """Some receivers answer 200 with an error in the body."""
         if not self.bad:
             pytest.skip("this protocol has no such answer")
-        sink.default = Answer(200, self.bad)
+        sink.default, self.limit = Answer(200, self.bad), self.patience
         with pytest.raises(SendError):
             self.send(sink.url)
 
     @pytest.mark.parametrize("status", [500, 503])
     def test_a_fault_of_the_receiver_is_an_error(self, sink: HttpSink, status: int) -> None:
         """Whether another attempt helps is for the type to know."""
-        sink.default = Answer(status, b"out of order")
+        sink.default, self.limit = Answer(status, b"out of order"), self.patience
         with pytest.raises(SendError, match=str(status)):
             self.send(sink.url)
         assert len(sink.requests) == 1, "one attempt sent several requests"
@@ -196,6 +182,7 @@ class ChannelContract(PluginContract, ABC):
 
     def test_a_redirect_is_not_followed(self, sink: HttpSink) -> None:
         """Messages and credentials go to the configured address only."""
+        self.limit = self.patience
         with HttpSink(Answer(200, self.good)) as elsewhere:
             sink.default = Redirect(f"{elsewhere.url}/x")
             with pytest.raises(SendError):
@@ -217,7 +204,7 @@ class ChannelContract(PluginContract, ABC):
         assert len(text) <= LONGEST_TEXT, f"a text of {len(text)} characters"
         assert peak < MOST_MEMORY, f"{peak >> 20} MiB of memory"
 
-    @pytest.mark.parametrize("fault", [*FAULTS, *ECHOED])
+    @pytest.mark.parametrize("fault", [*FAULTS, "taken", "refused"])
     def test_no_secret_leaves_in_receipts_errors_or_logs(
         self, sink: HttpSink, caplog: pytest.LogCaptureFixture, fault: str
     ) -> None:
@@ -228,9 +215,7 @@ class ChannelContract(PluginContract, ABC):
             text = f"{receipt.target} {receipt.response}"
         except SendError as error:
             text = f"{error} {error.response}"
-        _reveals_nothing(text, "the record")
-        _reveals_nothing(caplog.text, "the log")
-        _reveals_nothing(repr(self.delivery(sink.url)), "the delivery's repr")
+        reveals_nothing("\n".join([text, caplog.text, repr(self.delivery(sink.url))]))
 
     def test_it_works_again_when_the_receiver_does(self, sink: HttpSink) -> None:
         """A fault leaves nothing behind."""
@@ -244,50 +229,18 @@ class ChannelContract(PluginContract, ABC):
 
     def test_threads_share_it(self, sink: HttpSink) -> None:
         """Every notification arrives once and whole when several are sent at once."""
-        sink.default = Answer(200, self.good)
+        sink.default, self.limit = Answer(200, self.good), self.patience
         kind, deliveries = self.kind, [self.delivery(sink.url, number) for number in range(100, 140)]
-        failures: list[Exception] = []
 
         def work(part: list[Delivery]) -> None:
-            try:
-                for delivery in part:
-                    kind.send(delivery)
-            except Exception as error:
-                failures.append(error)
+            for delivery in part:
+                kind.send(delivery)
 
-        threads = [threading.Thread(target=work, args=(deliveries[start::8],)) for start in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        assert not failures, failures
-        found = sorted(re.findall(rf"{MARK}-(\d+)", _everything(request))[0] for request in sink.requests)
+        self.at_once(partial(work, deliveries[start::8]) for start in range(8))
+        found = sorted(re.findall(rf"{MARK}-(\d+)", everything(request))[0] for request in sink.requests)
         assert found == [str(number) for number in range(100, 140)]
-
-    def broken(self, sink: HttpSink, fault: str) -> str:
-        """Return the address of a receiver with a fault; skip the test when the type has no such fault."""
-        if fault in ECHOED:
-            sink.default = lambda request: Answer(int(fault), _everything(request).encode())
-            return sink.url
-        if fault not in self.faults:
-            pytest.skip("no fault of this protocol")
-        behaviour = self.faults[fault]
-        if behaviour is None:
-            return f"http://127.0.0.1:{free_port()}"
-        sink.default = behaviour
-        return sink.url
 
 
 def _renderer(kind: ChannelType) -> Renderer:
     engine = TemplateEngine(field_functions(time.time, dt.UTC))
     return Renderer(engine, Providers({kind.ident: kind}), NotifyMetrics(Metrics()))
-
-
-def _everything(request: Request) -> str:
-    """Return all that a request says, as text."""
-    return f"{request.path} {dict(request.query)} {dict(request.headers)} {request.body.decode('utf-8', 'replace')}"
-
-
-def _reveals_nothing(text: str, where: str) -> None:
-    for form in forms_of(SECRET):
-        assert form not in text, f"a secret in {where}"

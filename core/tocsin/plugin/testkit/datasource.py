@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,24 +10,12 @@ from typing import Any, ClassVar
 import pytest
 
 from tocsin.plugin import Datasource, DatasourceConfig, DatasourceError, DatasourceType, LogQuery, MetricQuery
-from tocsin.plugin.testkit.components import (
-    Answer,
-    Hang,
-    HttpSink,
-    Huge,
-    Redirect,
-    Request,
-    Reset,
-    Trickle,
-    free_port,
-    wait_until,
-)
+from tocsin.plugin.testkit.backend import LIMIT, BackendContract, reveals_nothing
+from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Huge, Redirect, Request, Reset, Trickle
 from tocsin.plugin.testkit.components.sink import Behaviour
-from tocsin.plugin.testkit.contract import SECRET, PluginContract, forms_of, silent_listener, within
+from tocsin.plugin.testkit.contract import SECRET, forms_of, silent_listener, within
 
 KNOWN_CAPABILITIES = frozenset(("metrics", "logs", "proxy", "alerting", "dashboard", "variable"))
-LIMIT = 0.5
-"""Seconds that a call may take in these tests."""
 FAULTS: Mapping[str, Behaviour | None] = {
     "refused connection": None,
     "server error": Answer(500, b"out of order"),
@@ -43,7 +30,7 @@ FAULTS: Mapping[str, Behaviour | None] = {
 }
 
 
-class DatasourceContract(PluginContract, ABC):
+class DatasourceContract(BackendContract, ABC):
     """What a datasource type promises, tried against a backend that misbehaves.
 
     Set ``plugin``, say how a healthy backend answers (:meth:`healthy`), and override what is special about your type.
@@ -55,8 +42,8 @@ class DatasourceContract(PluginContract, ABC):
     """A query that a healthy backend answers."""
     other_spec: ClassVar[Mapping[str, Any]] = {"query": "down"}
     """A query that asks for something else."""
-    faults: ClassVar[Mapping[str, Behaviour | None]] = FAULTS
-    """What the backend does wrong, by name; leave out what makes no sense for the protocol."""
+    faults = FAULTS
+    echoes: ClassVar[Mapping[str, int]] = {"echo": 500}
 
     @abstractmethod
     def healthy(self, request: Request) -> Behaviour:
@@ -69,9 +56,14 @@ class DatasourceContract(PluginContract, ABC):
     def config(self, url: str, secret: str = SECRET) -> DatasourceConfig:
         """Return a configuration for the backend at ``url`` with ``secret`` wherever credentials go.
 
-        Keep the time limit, 0.5 seconds.
+        ``limit`` is its time limit in seconds.
         """
-        http = {"url": url, "timeout": int(LIMIT * 1000), "dial_timeout": 500, "headers": {"X-Api-Key": secret}}
+        http = {
+            "url": url,
+            "timeout": int(self.limit * 1000),
+            "dial_timeout": int(self.limit * 1000),
+            "headers": {"X-Api-Key": secret},
+        }
         auth = {"basic_auth": True, "basic_auth_user": "reader", "basic_auth_password": secret}
         return DatasourceConfig(1, "contract", self.kind.name, self.settings(), http, auth)
 
@@ -86,9 +78,7 @@ class DatasourceContract(PluginContract, ABC):
     @property
     def kind(self) -> DatasourceType:
         """The type under test."""
-        types: dict[str, DatasourceType] = self.descriptors().of(DatasourceType)
-        assert types, f"{self.plugin} supplies no datasource type"
-        return types[self.type_name] if self.type_name else next(iter(types.values()))
+        return self.supplied(DatasourceType, self.type_name)
 
     @contextmanager
     def connected(self, url: str) -> Iterator[Datasource]:
@@ -99,11 +89,12 @@ class DatasourceContract(PluginContract, ABC):
         finally:
             datasource.close()
 
-    def ask(self, datasource: Datasource, timeout: float = LIMIT) -> Any:
-        """Send ``spec`` to a datasource."""
+    def ask(self, datasource: Datasource, timeout: float | None = None) -> Any:
+        """Send ``spec`` to a datasource, with ``limit`` as its time limit unless another is given."""
+        seconds = self.limit if timeout is None else timeout
         if "metrics" in self.kind.capabilities:
-            return datasource.query_metrics(MetricQuery(self.spec, 1700000000.0, 1700000000.0, timeout=timeout))
-        return datasource.query_logs(LogQuery(self.spec, 1700000000.0, 1700003600.0, timeout=timeout))
+            return datasource.query_metrics(MetricQuery(self.spec, 1700000000.0, 1700000000.0, timeout=seconds))
+        return datasource.query_logs(LogQuery(self.spec, 1700000000.0, 1700003600.0, timeout=seconds))
 
     def test_it_describes_itself(self) -> None:
         """Name, title and capabilities are what users and the core go by."""
@@ -141,35 +132,35 @@ class DatasourceContract(PluginContract, ABC):
 
     def test_check_passes_for_a_healthy_backend(self, sink: HttpSink) -> None:
         """A success means that the backend was asked."""
-        sink.default = self.healthy
+        sink.default, self.limit = self.healthy, self.patience
         with self.connected(sink.url) as datasource:
-            within(LIMIT, lambda: datasource.check(LIMIT))
+            within(LIMIT, lambda: datasource.check(self.limit))
         assert sink.requests, "check() passed without asking the backend"
 
     @pytest.mark.parametrize("fault", FAULTS)
     def test_check_fails_with_the_backend(self, sink: HttpSink, fault: str) -> None:
         """Whatever is wrong with the backend, ``check`` says so in time."""
         with self.connected(self.broken(sink, fault)) as datasource, pytest.raises(DatasourceError) as caught:
-            within(LIMIT, lambda: datasource.check(LIMIT))
+            within(self.limit, lambda: datasource.check(self.limit))
         assert str(caught.value).strip(), "the error has no text"
 
     @pytest.mark.parametrize("fault", FAULTS)
     def test_queries_fail_with_the_backend(self, sink: HttpSink, fault: str) -> None:
         """A backend out of order is no refusal of the question, and never an empty answer."""
         with self.connected(self.broken(sink, fault)) as datasource, pytest.raises(DatasourceError) as caught:
-            within(LIMIT, lambda: self.ask(datasource))
+            within(self.limit, lambda: self.ask(datasource))
         assert str(caught.value).strip(), "the error has no text"
         assert not caught.value.refused, "refused is for questions that the backend understood"
 
     def test_a_query_keeps_to_its_own_limit(self, sink: HttpSink) -> None:
         """The query's timeout counts, where it is shorter than the datasource's."""
-        sink.default = Hang()
+        sink.default, self.limit = Hang(), self.patience
         with self.connected(sink.url) as datasource, pytest.raises(DatasourceError):
-            within(0.1 - LIMIT, lambda: self.ask(datasource, 0.1))
+            within(0.1, lambda: self.ask(datasource, 0.1))
 
     def test_queries_answer_with_columns(self, sink: HttpSink) -> None:
         """Times and values are parallel numbers, labels are texts; log rows are objects."""
-        sink.default = self.healthy
+        sink.default, self.limit = self.healthy, self.patience
         with self.connected(sink.url) as datasource:
             found = self.ask(datasource)
         if "metrics" not in self.kind.capabilities:
@@ -187,7 +178,7 @@ class DatasourceContract(PluginContract, ABC):
         probe = Request("POST", "/", {}, {}, b"", 0.0)
         if self.refusal(probe) is None:
             pytest.skip("the protocol has no refusals")
-        sink.default = lambda request: self.refusal(request) or Answer(500)
+        sink.default, self.limit = lambda request: self.refusal(request) or Answer(500), self.patience
         with self.connected(sink.url) as datasource, pytest.raises(DatasourceError) as caught:
             self.ask(datasource)
         assert caught.value.refused
@@ -200,7 +191,7 @@ class DatasourceContract(PluginContract, ABC):
                 with pytest.raises(DatasourceError):
                     self.ask(datasource)
                 sink.default = self.healthy
-                self.ask(datasource, LIMIT)
+                self.ask(datasource)
 
     @pytest.mark.parametrize("fault", [*FAULTS, "echo"])
     def test_no_secret_leaves_in_errors_or_logs(
@@ -210,12 +201,11 @@ class DatasourceContract(PluginContract, ABC):
         caplog.set_level("DEBUG")
         with self.connected(self.broken(sink, fault)) as datasource:
             texts = [repr(datasource), repr(self.config(sink.url))]
-            for call in (lambda: datasource.check(LIMIT), lambda: self.ask(datasource)):
+            for call in (lambda: datasource.check(self.limit), lambda: self.ask(datasource)):
                 with pytest.raises(DatasourceError) as caught:
                     call()
                 texts += [str(caught.value), repr(caught.value)]
-        told = "\n".join([*texts, caplog.text])
-        assert not [form for form in forms_of(SECRET) if form in told], f"a secret in: {told}"
+        reveals_nothing("\n".join([*texts, caplog.text]))
 
     def test_credentials_go_to_the_configured_address_only(self, sink: HttpSink) -> None:
         """A redirect is not followed with credentials."""
@@ -223,7 +213,7 @@ class DatasourceContract(PluginContract, ABC):
             elsewhere.default = self.healthy
             sink.default = Redirect(f"{elsewhere.url}/x")
             with self.connected(sink.url) as datasource:
-                for call in (lambda: datasource.check(LIMIT), lambda: self.ask(datasource)):
+                for call in (lambda: datasource.check(self.limit), lambda: self.ask(datasource)):
                     try:
                         call()
                     except DatasourceError:
@@ -233,23 +223,9 @@ class DatasourceContract(PluginContract, ABC):
 
     def test_threads_share_a_datasource(self, sink: HttpSink) -> None:
         """Page requests and the alert engine ask at the same time."""
-        sink.default = self.healthy
-        failures: list[Exception] = []
+        sink.default, self.limit = self.healthy, self.patience
         with self.connected(sink.url) as datasource:
-
-            def work() -> None:
-                try:
-                    for _ in range(5):
-                        self.ask(datasource, 10.0)
-                except Exception as error:
-                    failures.append(error)
-
-            threads = [threading.Thread(target=work) for _ in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(30)
-        assert not failures, failures
+            self.at_once([lambda: [self.ask(datasource) for _ in range(5)]] * 8)
 
     def test_query_keys_tell_questions_apart(self) -> None:
         """Rules that ask the same share one query; others must not."""
@@ -269,6 +245,7 @@ class DatasourceContract(PluginContract, ABC):
 
     def test_passed_through_requests_carry_the_datasources_credentials(self, sink: HttpSink) -> None:
         """The proxy adds what the datasource needs, and nobody else's."""
+        self.limit = self.patience
         with self.connected(sink.url) as datasource:
             client = datasource.http_target()
             if client is None:
@@ -279,20 +256,7 @@ class DatasourceContract(PluginContract, ABC):
 
     def test_closing_gives_up_connections(self, sink: HttpSink) -> None:
         """A datasource that was changed or deleted leaves no socket behind."""
-        sink.default = self.healthy
+        sink.default, self.limit = self.healthy, self.patience
         with self.connected(sink.url) as datasource:
             self.ask(datasource)
-        wait_until(lambda: not sink.connections, timeout=5, what="the end of all connections")
-
-    def broken(self, sink: HttpSink, fault: str) -> str:
-        """Return the address of a backend with a fault; skip the test when the type has no such fault."""
-        if fault == "echo":
-            sink.default = lambda request: Answer(500, repr(request.headers).encode())
-            return sink.url
-        if fault not in self.faults:
-            pytest.skip("no fault of this protocol")
-        behaviour = self.faults[fault]
-        if behaviour is None:
-            return f"http://127.0.0.1:{free_port()}"
-        sink.default = behaviour
-        return sink.url
+        self.no_connection_is_left(sink)

@@ -14,7 +14,10 @@ import pytest
 import urllib3
 
 from tocsin.plugin.testkit._app import ROOT_PASSWORD
-from tocsin.plugin.testkit.components import Process, free_port, wait_until
+from tocsin.plugin.testkit.components import PATIENCE, Process, free_port, wait_until
+
+DRAIN_SECONDS = 30
+"""What a deployment's processes get to finish their work when they are stopped."""
 
 
 class Deployment:
@@ -33,31 +36,31 @@ class Deployment:
         self._token = ""
         configs = directory / "etc"
         configs.mkdir(parents=True)
-        head = f'[HTTP]\nHost = "127.0.0.1"\nPort = {self.port}\nWorkers = 2\nShutdownTimeout = 10\n'
+        head = f'[HTTP]\nHost = "127.0.0.1"\nPort = {self.port}\nWorkers = 2\nShutdownTimeout = {DRAIN_SECONDS}\n'
         self.data_directory: Path = beside.data_directory if beside else directory / "data"
         (configs / "config.toml").write_text(f'[Data]\nDir = "{self.data_directory}"\n{head}{settings}')
         environment = {"TOCSIN_ROOT_PASSWORD": ROOT_PASSWORD, "PYTHONUNBUFFERED": "1"}
         argv = [sys.executable, "-m", "tocsin", process, "-c", str(configs)]
         self.process = Process(f"tocsin-{process}", argv, directory=directory, environment=environment)
-        self._http = urllib3.PoolManager(retries=False, timeout=20.0)
+        self._http = urllib3.PoolManager(retries=False, timeout=PATIENCE)
 
     def start(self) -> Deployment:
         """Start the service and wait until it answers."""
         self.process.start()
-        self.process.wait_ready(lambda: self.serves(), timeout=60)
+        self.process.wait_ready(lambda: self.serves(), timeout=2 * PATIENCE)
         return self
 
     def serves(self) -> bool:
         """Return whether ``/ping`` answers now."""
         try:
-            return self._http.request("GET", self.url + "/ping", timeout=2.0).data == b"pong"
+            return self._http.request("GET", self.url + "/ping", timeout=10.0).data == b"pong"
         except urllib3.exceptions.HTTPError:
             return False
 
     def stop(self) -> int | None:
         """Stop the service as an operator would and return its exit code."""
         try:
-            return self.process.stop(grace=30)
+            return self.process.stop(grace=PATIENCE)
         finally:
             self._http.clear()
 
@@ -109,7 +112,7 @@ class Deployment:
         """Ask a process to end, for a launcher whose guard is dead and who would go on serving."""
         os.kill(pid, signal.SIGTERM)
 
-    def until(self, check: Callable[[], bool], what: str, timeout: float = 60.0) -> None:
+    def until(self, check: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
         """Wait until ``check`` is true; a refused connection and a failed call count as not yet."""
 
         def guarded() -> bool:

@@ -15,10 +15,8 @@ from tocsin.app.settings import entries, section_name
 from tocsin.http.access import Need
 from tocsin.plugin import Command, Feature, Sidecar
 from tocsin.plugin.testkit._app import AppFactory, TestApp
+from tocsin.plugin.testkit.components import PATIENCE
 from tocsin.plugin.testkit.contract import PluginContract
-
-READY_SECONDS = 20.0
-STOP_SECONDS = 20.0
 
 
 class FeatureContract(PluginContract):
@@ -34,9 +32,7 @@ class FeatureContract(PluginContract):
     @property
     def feature(self) -> Feature:
         """The feature under test."""
-        found: dict[str, Feature] = self.descriptors().of(Feature)
-        assert found, f"{self.plugin} supplies no feature"
-        return found[self.feature_name] if self.feature_name else next(iter(found.values()))
+        return self.supplied(Feature, self.feature_name)
 
     def app(self, make_app: AppFactory, **options: Any) -> TestApp:
         """Return an application with this plugin."""
@@ -109,9 +105,7 @@ class CommandContract(PluginContract):
     @property
     def command(self) -> Command:
         """The command under test."""
-        found: dict[str, Command] = self.descriptors().of(Command)
-        assert found, f"{self.plugin} supplies no command"
-        return found[self.command_name] if self.command_name else next(iter(found.values()))
+        return self.supplied(Command, self.command_name)
 
     def test_it_is_explained(self) -> None:
         """``tocsin --help`` lists it with a line."""
@@ -134,9 +128,7 @@ class SidecarContract(PluginContract):
     @property
     def sidecar(self) -> Sidecar:
         """The sidecar under test."""
-        found: dict[str, Sidecar] = self.descriptors().of(Sidecar)
-        assert found, f"{self.plugin} supplies no sidecar"
-        return found[self.sidecar_name] if self.sidecar_name else next(iter(found.values()))
+        return self.supplied(Sidecar, self.sidecar_name)
 
     def app(self, make_app: AppFactory, **options: Any) -> TestApp:
         """Return an application with this plugin."""
@@ -158,11 +150,11 @@ class SidecarContract(PluginContract):
         thread = threading.Thread(target=run)
         thread.start()
         try:
-            assert ready.wait(READY_SECONDS), f"not ready after {READY_SECONDS} s: {failures}"
+            assert ready.wait(PATIENCE), f"not ready after {PATIENCE} s: {failures}"
             thread.join(0.1)
             assert thread.is_alive(), f"it ended by itself: {failures}"
         finally:
             stopping.set()
-            thread.join(STOP_SECONDS)
-        assert not thread.is_alive(), f"it still runs {STOP_SECONDS} s after it was told to stop"
+            thread.join(PATIENCE)
+        assert not thread.is_alive(), f"it still runs {PATIENCE} s after it was told to stop"
         assert not failures, failures

@@ -41,9 +41,7 @@ class IngestContract(PluginContract, ABC):
     @property
     def protocol(self) -> IngestProtocol:
         """The protocol under test."""
-        protocols: dict[str, IngestProtocol] = self.descriptors().of(IngestProtocol)
-        assert protocols, f"{self.plugin} supplies no ingest protocol"
-        return protocols[self.protocol_name] if self.protocol_name else next(iter(protocols.values()))
+        return self.supplied(IngestProtocol, self.protocol_name)
 
     def decode(self, request: IngestRequest) -> Decoded:
         """Decode as the gateway does: by the route with the request's path, with a bound."""

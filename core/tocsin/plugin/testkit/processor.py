@@ -42,9 +42,7 @@ class ProcessorContract(PluginContract, ABC):
     @property
     def processor(self) -> EventProcessor:
         """The processor under test."""
-        found: dict[str, EventProcessor] = self.descriptors().of(EventProcessor)
-        assert found, f"{self.plugin} supplies no event processor"
-        return found[self.processor_name] if self.processor_name else next(iter(found.values()))
+        return self.supplied(EventProcessor, self.processor_name)
 
     def test_it_goes_on_with_an_event_or_drops_it(self) -> None:
         """The result is the event to go on with or nothing, and a line for the execution record."""
@@ -92,9 +90,7 @@ class SsoContract(PluginContract, ABC):
     @property
     def provider(self) -> SsoProvider:
         """The provider under test."""
-        found: dict[str, SsoProvider] = self.descriptors().of(SsoProvider)
-        assert found, f"{self.plugin} supplies no login provider"
-        return found[self.provider_name] if self.provider_name else next(iter(found.values()))
+        return self.supplied(SsoProvider, self.provider_name)
 
     def test_its_schema_takes_the_settings(self) -> None:
         """What works can be saved."""

@@ -30,9 +30,7 @@ class ToolsetContract(PluginContract, ABC):
     @property
     def toolset(self) -> Toolset:
         """The set under test."""
-        found: dict[str, Toolset] = self.descriptors().of(Toolset)
-        assert found, f"{self.plugin} supplies no toolset"
-        return found[self.toolset_name] if self.toolset_name else next(iter(found.values()))
+        return self.supplied(Toolset, self.toolset_name)
 
     def tools(self) -> dict[str, Tool]:
         """Return the set's tools by name."""

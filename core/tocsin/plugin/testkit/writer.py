@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -14,12 +14,11 @@ from tocsin.app.config import Settings
 from tocsin.app.settings import Loader, SettingsError
 from tocsin.http.metrics import Metrics
 from tocsin.plugin import Batch, WriteError, Writer, WriterContext, WriteResult, WriterType
-from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Redirect, Request, Reset, free_port, wait_until
+from tocsin.plugin.testkit.backend import BackendContract, reveals_nothing
+from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Redirect, Request, Reset
 from tocsin.plugin.testkit.components.sink import Behaviour
-from tocsin.plugin.testkit.contract import SECRET, PluginContract, forms_of, silent_listener, within
+from tocsin.plugin.testkit.contract import SECRET, silent_listener, within
 
-LIMIT = 0.5
-"""Seconds that an attempt may take in these tests."""
 FAULTS: Mapping[str, Behaviour | None] = {
     "refused connection": None,
     "server error": Answer(500, b"out of order"),
@@ -37,7 +36,7 @@ BODY = bytes.fromhex(
 BATCH = Batch(BODY, 2, 2)
 
 
-class WriterContract(PluginContract, ABC):
+class WriterContract(BackendContract, ABC):
     """What a writer type promises, tried against a backend that misbehaves.
 
     Set ``plugin``, write down one element of the configuration (:meth:`element`) and say how to get a batch back out of
@@ -46,12 +45,12 @@ class WriterContract(PluginContract, ABC):
 
     type_name: ClassVar[str] = ""
     """Which type to test when the plugin supplies several."""
-    faults: ClassVar[Mapping[str, Behaviour | None]] = FAULTS
-    """What the backend does wrong, by name; leave out what makes no sense for the protocol."""
+    faults = FAULTS
+    echoes: ClassVar[Mapping[str, int]] = {"echo": 400}
 
     @abstractmethod
     def element(self, url: str, secret: str = SECRET) -> Mapping[str, Any]:
-        """Return one element of the configuration, with ``secret`` wherever credentials go and a limit of 0.5 seconds."""
+        """Return one element of the configuration, with ``secret`` wherever credentials go and a limit of ``limit`` s."""
 
     @abstractmethod
     def received(self, request: Request) -> bytes:
@@ -64,9 +63,7 @@ class WriterContract(PluginContract, ABC):
     @property
     def kind(self) -> WriterType:
         """The type under test."""
-        types: dict[str, WriterType] = self.descriptors().of(WriterType)
-        assert types, f"{self.plugin} supplies no writer type"
-        return types[self.type_name] if self.type_name else next(iter(types.values()))
+        return self.supplied(WriterType, self.type_name)
 
     def build(self, element: Mapping[str, Any]) -> Writer:
         """Return a writer for an element, its settings checked as the gateway checks them."""
@@ -108,21 +105,21 @@ class WriterContract(PluginContract, ABC):
                 told = str(error)
             else:
                 pytest.fail(f"{name}: build() took it")
-            assert SECRET not in told, f"a secret in: {told}"
+            reveals_nothing(told)
 
     @pytest.mark.parametrize("status", TAKEN)
     def test_a_batch_arrives_as_it_is(self, sink: HttpSink, status: int) -> None:
         """Every success status is one, and nothing is lost or changed on the way."""
-        sink.default = Answer(status)
+        sink.default, self.limit = Answer(status), self.patience
         with self.writing(sink.url) as writer:
-            result = within(LIMIT, lambda: writer.write(BATCH))
+            result = writer.write(BATCH)
         assert result == WriteResult(), result
         assert [self.received(request) for request in sink.requests] == [BODY]
 
     @pytest.mark.parametrize("status", REFUSED)
     def test_a_refusal_is_told_and_not_repeated(self, sink: HttpSink, status: int) -> None:
         """The batch is lost, and the accounts say with which status."""
-        sink.default = Answer(status, b"out of bounds")
+        sink.default, self.limit = Answer(status, b"out of bounds"), self.patience
         with self.writing(sink.url) as writer:
             result = writer.write(BATCH)
         assert result.refused_with == status
@@ -133,13 +130,13 @@ class WriterContract(PluginContract, ABC):
     def test_a_fault_is_worth_another_try(self, sink: HttpSink, fault: str) -> None:
         """The gateway keeps the batch and decides when to repeat it; the writer itself gives up in time."""
         with self.writing(self.broken(sink, fault)) as writer, pytest.raises(WriteError) as caught:
-            within(LIMIT, lambda: writer.write(BATCH))
+            within(self.limit, lambda: writer.write(BATCH))
         assert str(caught.value).strip(), "the error has no text"
 
     @pytest.mark.parametrize("status", [429, 503])
     def test_the_backends_wish_to_wait_is_passed_on(self, sink: HttpSink, status: int) -> None:
         """``Retry-After`` makes a status worth another try, at the time the backend names."""
-        sink.default = Answer(status, b"slow down", {"Retry-After": "7"})
+        sink.default, self.limit = Answer(status, b"slow down", {"Retry-After": "7"}), self.patience
         with self.writing(sink.url) as writer, pytest.raises(WriteError) as caught:
             writer.write(BATCH)
         assert caught.value.retry_after == 7.0
@@ -157,6 +154,7 @@ class WriterContract(PluginContract, ABC):
 
     def test_a_redirect_is_no_success_and_gets_no_credentials(self, sink: HttpSink) -> None:
         """Samples and passwords go to the configured address only."""
+        self.limit = self.patience
         with HttpSink() as elsewhere:
             sink.default = Redirect(f"{elsewhere.url}/x")
             with self.writing(sink.url) as writer:
@@ -178,29 +176,19 @@ class WriterContract(PluginContract, ABC):
                 texts.append(repr(writer.write(BATCH)))
             except WriteError as error:
                 texts += [str(error), repr(error)]
-        told = "\n".join([*texts, caplog.text])
-        assert not [form for form in forms_of(SECRET) if form in told], f"a secret in: {told}"
+        reveals_nothing("\n".join([*texts, caplog.text]))
 
     def test_threads_share_a_writer(self, sink: HttpSink) -> None:
         """Every queue has a consumer of its own; each batch arrives once."""
-        sink.default = Answer(204)
-        failures: list[Exception] = []
+        sink.default, self.limit = Answer(204), self.patience
         bodies = [BODY.replace(b"a1", b"%02x" % number) for number in range(40)]
         with self.writing(sink.url) as writer:
 
             def work(part: list[bytes]) -> None:
-                try:
-                    for body in part:
-                        writer.write(Batch(body, 2, 2))
-                except Exception as error:
-                    failures.append(error)
+                for body in part:
+                    writer.write(Batch(body, 2, 2))
 
-            threads = [threading.Thread(target=work, args=(bodies[start::8],)) for start in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(30)
-        assert not failures, failures
+            self.at_once(partial(work, bodies[start::8]) for start in range(8))
         assert sorted(self.received(request) for request in sink.requests) == sorted(bodies)
 
     def test_a_raw_body_is_passed_on_unread(self, sink: HttpSink) -> None:
@@ -212,6 +200,7 @@ class WriterContract(PluginContract, ABC):
             "authorization": "Bearer caller",
             "cookie": "a=b",
         }
+        self.limit = self.patience
         with self.writing(sink.url) as writer:
             if type(writer).forward_raw is Writer.forward_raw:
                 pytest.skip("this writer passes no raw bodies on")
@@ -230,19 +219,7 @@ class WriterContract(PluginContract, ABC):
 
     def test_closing_gives_up_connections(self, sink: HttpSink) -> None:
         """A writer that is no longer configured leaves no socket behind."""
+        self.limit = self.patience
         with self.writing(sink.url) as writer:
             writer.write(BATCH)
-        wait_until(lambda: not sink.connections, timeout=5, what="the end of all connections")
-
-    def broken(self, sink: HttpSink, fault: str) -> str:
-        """Return the address of a backend with a fault; skip the test when the type has no such fault."""
-        if fault == "echo":
-            sink.default = lambda request: Answer(400, repr(request.headers).encode())
-            return sink.url
-        if fault not in self.faults:
-            pytest.skip("no fault of this protocol")
-        behaviour = self.faults[fault]
-        if behaviour is None:
-            return f"http://127.0.0.1:{free_port()}"
-        sink.default = behaviour
-        return sink.url
+        self.no_connection_is_left(sink)

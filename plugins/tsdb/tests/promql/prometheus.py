@@ -17,6 +17,7 @@ from typing import Any
 
 import cramjam
 
+from tocsin.plugin.testkit.components import PATIENCE
 from tocsin_tsdb.promql.interface import Labels
 
 _START_SECONDS = 20.0
@@ -53,14 +54,14 @@ def run_prometheus(program: str, directory: Path) -> Iterator[Prometheus]:
         finally:
             server.close()
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE)
 
 
 class Prometheus:
     """A client of one instance."""
 
     def __init__(self, port: int) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
 
     def close(self) -> None:
         """Close the connection."""

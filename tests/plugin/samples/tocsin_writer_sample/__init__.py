@@ -29,6 +29,7 @@ class SampleSettings:
 
     url: str = key("Url", "", "address")
     password: str = key("Password", "", "password", secret=True)
+    timeout: float = key("Timeout", 10.0, "seconds for one attempt")
 
 
 class SampleWriter(Writer):
@@ -79,7 +80,9 @@ class SampleWriterType(WriterType):
     def build(self, settings: Any, context: WriterContext) -> Writer:
         """Return a writer."""
         try:
-            options = HttpOptions((settings.url,), timeout=0.5, username="user", password=settings.password)
+            options = HttpOptions(
+                (settings.url,), timeout=settings.timeout, username="user", password=settings.password
+            )
         except ValueError as error:
             raise SettingsError(f"Samples: {error}") from None
         return self.writer(HttpClient(options))

@@ -12,7 +12,8 @@ from tocsin.plugin.testkit.components.browser import Browser, WebDriverError
 from tocsin.plugin.testkit.components.databases import Database, DatabaseServer, MariaDb, Postgres
 from tocsin.plugin.testkit.components.ldap import Slapd
 from tocsin.plugin.testkit.components.missing import missing, require_program
-from tocsin.plugin.testkit.components.process import Process, Program, free_port, running_processes, wait_until
+from tocsin.plugin.testkit.components.ports import free_port
+from tocsin.plugin.testkit.components.process import PATIENCE, Process, Program, running_processes, wait_until
 from tocsin.plugin.testkit.components.programs import Nginx, Prometheus, Redis, VictoriaMetrics, VmAgent
 from tocsin.plugin.testkit.components.sink import (
     Answer,
@@ -26,6 +27,7 @@ from tocsin.plugin.testkit.components.sink import (
 )
 
 __all__ = [
+    "PATIENCE",
     "Answer",
     "Browser",
     "Database",

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tocsin.plugin.testkit.components.missing import require_program
-from tocsin.plugin.testkit.components.process import Program, free_port, give_directory, wait_until
+from tocsin.plugin.testkit.components.ports import free_port
+from tocsin.plugin.testkit.components.process import PATIENCE, Program, give_directory, wait_until
 
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -53,11 +54,11 @@ class Browser(Program):
             return False
         options = {"binary": str(self._chromium), "args": [*_FLAGS, f"--user-data-dir={self._profile}"]}
         wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
-        answer = self._request("POST", "/session", {"capabilities": {"alwaysMatch": wanted}}, timeout=60)
+        answer = self._request("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self._session = answer["sessionId"]
         return True
 
-    def _request(self, method: str, path: str, body: Any = None, timeout: float = 30.0) -> Any:
+    def _request(self, method: str, path: str, body: Any = None, timeout: float = PATIENCE) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, method=method)
         request.add_header("Content-Type", "application/json")
@@ -81,7 +82,7 @@ class Browser(Program):
         """Run the body of a JavaScript function and return its result; `arguments` is its `arguments`."""
         return self.command("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
-    def wait_for(self, script: str, *, timeout: float = 10.0) -> None:
+    def wait_for(self, script: str, *, timeout: float = PATIENCE) -> None:
         """Wait until a JavaScript expression is true."""
         wait_until(lambda: bool(self.run(f"return !!({script})")), timeout=timeout, what=f"in the page: {script}")
 

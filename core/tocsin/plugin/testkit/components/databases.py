@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from tocsin.plugin.testkit.components.missing import require_program
-from tocsin.plugin.testkit.components.process import Process, Program, free_port, give_directory
+from tocsin.plugin.testkit.components.ports import free_port
+from tocsin.plugin.testkit.components.process import PATIENCE, Process, Program, give_directory
 
 DatabaseKind = Literal["sqlite", "mysql", "postgres"]
 
@@ -93,7 +94,7 @@ class DatabaseServer(Program):
 
 def _client(argv: list[str | Path], sql: str) -> str:
     """Run a command line client; a failure is an `OSError` with its message, because servers are polled with it."""
-    done = subprocess.run([*argv, sql], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+    done = subprocess.run([*argv, sql], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise OSError(f"{argv[0]}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
@@ -141,7 +142,7 @@ class Postgres(DatabaseServer):
         ]
         argv += ["--auth-local=trust", "--auth-host=scram-sha-256", "--no-instructions"]
         maker = Process("initdb", argv, directory=directory, user="postgres")
-        if maker.start().wait(120):
+        if maker.start().wait(2 * PATIENCE):
             raise RuntimeError(f"initdb failed:\n{maker.output_tail()}")
 
     def execute(self, sql: str) -> str:
@@ -185,7 +186,7 @@ class MariaDb(DatabaseServer):
             environment=temporary,
             user="mysql",
         )
-        if maker.start().wait(120):
+        if maker.start().wait(2 * PATIENCE):
             raise RuntimeError(f"mariadb-install-db failed:\n{maker.output_tail()}")
         argv: list[str | Path] = [
             program,

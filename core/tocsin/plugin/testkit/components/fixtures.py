@@ -105,8 +105,9 @@ class _Site:
 
     def __init__(self) -> None:
         # Not below pytest's own temporary directory: nobody but its owner may enter that, and servers that refuse
-        # to run as root need to reach their files. A short path, because sockets' paths are limited.
-        self.root = Path(tempfile.mkdtemp(prefix="tocsin-"))
+        # to run as root need to reach their files; TMPDIR may be of that kind too. A short path, because sockets' paths
+        # are limited.
+        self.root = Path(tempfile.mkdtemp(prefix="tocsin-", dir="/tmp"))
         self.root.chmod(0o711)
         self._numbers = itertools.count(1)
         self.stack = ExitStack()
@@ -122,7 +123,7 @@ class _Site:
         """Start a program, wait until it is ready, and see to its end."""
         program.start()
         self.stack.callback(program.stop)
-        program.wait_ready(program.ready, timeout=60)
+        program.wait_ready(program.ready)
         return program
 
     def close(self) -> None:

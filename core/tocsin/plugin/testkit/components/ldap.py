@@ -4,7 +4,8 @@ import subprocess
 from pathlib import Path
 
 from tocsin.plugin.testkit.components.missing import require_program
-from tocsin.plugin.testkit.components.process import Program, free_port, give_directory
+from tocsin.plugin.testkit.components.ports import free_port
+from tocsin.plugin.testkit.components.process import PATIENCE, Program, give_directory
 
 _SCHEMAS = ("core", "cosine", "inetorgperson", "nis")
 
@@ -53,7 +54,7 @@ class Slapd(Program):
         argv = [str(self._ldapadd), "-x", "-H", self.url, "-D", self.manager, "-w", self.manager_password]
         if existing_is_fine:
             argv.append("-c")
-        done = subprocess.run(argv, input=ldif, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(argv, input=ldif, capture_output=True, text=True, timeout=PATIENCE)
         already_exists = 68
         if done.returncode and not (existing_is_fine and done.returncode == already_exists):
             raise OSError(f"ldapadd: {done.stderr.strip()}")

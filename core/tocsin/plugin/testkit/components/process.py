@@ -9,7 +9,6 @@ import contextlib
 import os
 import pwd
 import signal
-import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
@@ -28,15 +27,14 @@ def running_processes() -> "list[Process]":
     return sorted(_running, key=lambda process: process.started_at)
 
 
-def free_port() -> int:
-    """Return a TCP port on 127.0.0.1 that was free a moment ago; nothing keeps another program from taking it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+PATIENCE = 120.0
+"""Seconds in which what a test waits for must have happened.
+
+That is many times what anything takes, for machines that do much else: only a test that fails waits this long.
+"""
 
 
-def wait_until(check: Callable[[], bool], *, timeout: float, what: str) -> None:
+def wait_until(check: Callable[[], bool], *, timeout: float = PATIENCE, what: str) -> None:
     """Poll `check` until it returns true; an `OSError` counts as "not yet".
 
     Raises `TimeoutError` naming `what` after `timeout` seconds, with the last error as its cause.
@@ -162,7 +160,7 @@ class Process:
         """The exit code, negative for a signal, or None while it runs or before the first start."""
         return None if self._child is None else self._child.poll()
 
-    def wait_ready(self, check: Callable[[], bool], *, timeout: float = 30.0) -> Self:
+    def wait_ready(self, check: Callable[[], bool], *, timeout: float = PATIENCE) -> Self:
         """Wait until `check` is true; `RuntimeError` with the output when the program ends or `timeout` s pass."""
 
         def ready() -> bool:

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from tocsin.plugin.testkit.components.missing import require_program
-from tocsin.plugin.testkit.components.process import Program, free_port, give_directory
+from tocsin.plugin.testkit.components.ports import free_port
+from tocsin.plugin.testkit.components.process import PATIENCE, Program, give_directory
 
 # Loopback addresses are never for a proxy, whatever the environment says.
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def http_call(url: str, *, method: str = "GET", timeout: float = 10.0) -> bytes:
+def http_call(url: str, *, method: str = "GET", timeout: float = PATIENCE) -> bytes:
     """Return the body of the answer; error statuses raise `urllib.error.HTTPError`, which is an `OSError`."""
     try:
         with _opener.open(urllib.request.Request(url, method=method), timeout=timeout) as response:
@@ -213,7 +214,7 @@ class Redis(Program):
     def command(self, *words: str) -> bytes:
         """Send one command and return the first reply line (enough for PING, FLUSHALL, DBSIZE)."""
         payload = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w.encode()), w.encode()) for w in words)
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as connection:
             connection.sendall(payload)
             with connection.makefile("rb") as stream:
                 return stream.readline().rstrip(b"\r\n")

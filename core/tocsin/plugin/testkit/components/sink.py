@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+from tocsin.plugin.testkit.components.process import PATIENCE
+
 
 @dataclass(frozen=True)
 class Request:
@@ -146,14 +148,14 @@ class HttpSink:
             self._requests.clear()
             self._queue.clear()
 
-    def wait_for(self, count: int, timeout: float = 10.0) -> list[Request]:
+    def wait_for(self, count: int, timeout: float = PATIENCE) -> list[Request]:
         """Wait until at least `count` requests have come and return all; `TimeoutError` tells how many came."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: len(self._requests) >= count, timeout):
                 raise TimeoutError(f"expected {count} requests within {timeout:g} s, got {len(self._requests)}")
             return list(self._requests)
 
-    def wait_until(self, check: Callable[[list[Request]], bool], timeout: float = 10.0) -> list[Request]:
+    def wait_until(self, check: Callable[[list[Request]], bool], timeout: float = PATIENCE) -> list[Request]:
         """Wait until `check` holds for the requests received so far and return them."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: check(self._requests), timeout):
