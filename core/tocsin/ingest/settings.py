@@ -62,7 +62,7 @@ class PushgwSettings:
     force_server_time: bool = key(
         "ForceUseServerTS",
         True,
-        "the first sample of each series gets the time of its arrival here, the same for every backend",
+        "the first sample of each series gets the time at which it arrived here",
     )
     group_key: str = key("BusiGroupLabelKey", "busigroup", "label that names the business group of a series")
     heartbeat_from_metric: bool = key("GetHeartbeatFromMetric", False, "series register their hosts, like heartbeats")
