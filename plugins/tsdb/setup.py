@@ -1,12 +1,13 @@
-"""Builds the compiled decoder where there is a C compiler; without one the plain-Python twin is used."""
+"""Builds the compiled modules where there is a C compiler; without one their plain-Python twins are used."""
 
 import os
 
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 
+COMPILED = ("storage/_wire", "storage/_ranges", "storage/_chunks")
 extensions = cythonize(
-    [Extension(f"tocsin_tsdb.storage.{name}", [f"tocsin_tsdb/storage/{name}.pyx"]) for name in ("_wire", "_ranges")],
+    [Extension(f"tocsin_tsdb.{name.replace('/', '.')}", [f"tocsin_tsdb/{name}.pyx"]) for name in COMPILED],
     language_level=3,
 )
 for extension in extensions:

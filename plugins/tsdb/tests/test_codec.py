@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin_tsdb.promql.interface import STALE_NAN_BITS
-from tocsin_tsdb.storage import codec
+from tocsin_tsdb.storage import _chunks_py, codec
 from tocsin_tsdb.storage.duck import Parquet
 from tocsin_tsdb.storage.errors import CorruptBlock
 
@@ -38,16 +39,86 @@ one_series = st.lists(
 )
 
 
+TWINS: list[Any] = list({module.__name__: module for module in (_chunks_py, codec._twin)}.values())
+each_twin = pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
+
+
+def decode(twin: Any, columns: codec.Columns) -> codec.Decoded:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codec, "_twin", twin)
+        return codec.decode(columns)
+
+
+@each_twin
 @given(st.lists(one_series, min_size=1, max_size=4))
-def test_round_trip(series: list[list[tuple[int, int]]]) -> None:
+def test_round_trip(twin: Any, series: list[list[tuple[int, int]]]) -> None:
     series = [sorted(points) for points in series]
     offsets = np.concatenate(([0], np.cumsum([len(points) for points in series])))
     times = np.array([time for points in series for time, _ in points], np.int64)
     values = np.array([value for points in series for _, value in points], np.uint64).view(np.float64)
-    refs, decoded_times, decoded_values = codec.decode(codec.encode(np.arange(len(series)), offsets, times, values))
+    columns = codec.encode(np.arange(len(series)), offsets, times, values)
+    decoded = decode(twin, columns)
+    refs = np.repeat(decoded.refs, np.diff(decoded.offsets))
     assert refs.tolist() == np.repeat(np.arange(len(series)), np.diff(offsets)).tolist()
-    assert decoded_times.tolist() == times.tolist()
-    assert decoded_values.view(np.uint64).tolist() == values.view(np.uint64).tolist()
+    assert decoded.times.tolist() == times.tolist()
+    assert decoded.values.view(np.uint64).tolist() == values.view(np.uint64).tolist()
+    assert columns["start"].tolist() == decoded.times[decoded.offsets[:-1]].tolist()
+    assert columns["stop"].tolist() == decoded.times[decoded.offsets[1:] - 1].tolist()
+
+
+def test_what_does_not_change_takes_no_bytes() -> None:
+    columns = codec.encode(np.arange(1), np.array([0, 120]), np.arange(120) * 15_000, np.full(120, 2.5))
+    assert [len(columns[name][0]) for name in ("gaps", "v0", "v1", "v2")] == [0, 0, 0, 0]
+    assert (columns["step"][0], columns["first"][0], columns["scale"][0]) == (15_000, 25, 1)
+
+
+def three_chunks() -> codec.Columns:
+    """The columns of 250 samples, all of which need every column."""
+    times = np.cumsum(np.arange(250) % 7 + 1)
+    return codec.encode(np.array([4]), np.array([0, 250]), times, np.arange(250.0) ** 4)
+
+
+@each_twin
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("samples", 0),
+        ("samples", 121),
+        ("samples", 60),
+        ("scale", 7),
+        ("gaps", b"\0" * 118),
+        ("gaps", b"\0" * 119 * 9),
+        ("gaps", None),
+        ("v0", b"\0" * 120),
+        ("v1", b"\0" * 119 * 2),
+        ("v2", b"\0" * 119 * 7),
+        ("v2", "text"),
+    ],
+)
+def test_columns_that_contradict_each_other_are_refused(twin: Any, column: str, value: Any) -> None:
+    columns = three_chunks()
+    decode(twin, columns)
+    columns[column][1] = value
+    with pytest.raises(ValueError, match="chunk"):
+        decode(twin, columns)
+
+
+@each_twin
+def test_columns_of_unequal_length_are_refused(twin: Any) -> None:
+    for name in codec.COLUMNS[2:]:
+        columns = three_chunks()
+        columns[name] = columns[name][:-1]
+        with pytest.raises(ValueError, match=r"columns differ in length|fewer samples"):
+            decode(twin, columns)
+
+
+@each_twin
+def test_a_lone_sample_has_no_planes(twin: Any) -> None:
+    columns = codec.encode(np.arange(1), np.array([0, 1]), np.array([7]), np.array([1.5]))
+    assert decode(twin, columns).times.tolist() == [7]
+    columns["v0"][0] = b"x"
+    with pytest.raises(ValueError, match="chunk"):
+        decode(twin, columns)
 
 
 def test_parquet_keeps_every_bit(tmp_path: Path) -> None:
@@ -57,25 +128,27 @@ def test_parquet_keeps_every_bit(tmp_path: Path) -> None:
     )
     times = np.arange(300, dtype=np.int64) * 15_000
     parquet.write(tmp_path / "x", codec.encode(np.array([3]), np.array([0, 300]), times, bits.view(np.float64)))
-    _, decoded_times, values = codec.decode(parquet.read(tmp_path / "x", codec.COLUMNS))
-    assert values.view(np.uint64).tolist() == bits.tolist()
-    assert decoded_times.tolist() == times.tolist()
+    decoded = codec.decode(parquet.read(tmp_path / "x", codec.COLUMNS))
+    assert decoded.values.view(np.uint64).tolist() == bits.tolist()
+    assert decoded.times.tolist() == times.tolist()
     parquet.close()
 
 
-def test_rows_of_some_references_only(tmp_path: Path) -> None:
+def test_chunks_of_some_references_and_times_only(tmp_path: Path) -> None:
     parquet = Parquet(64 << 20, 1, tmp_path)
     count, samples = 2000, 130
     offsets = np.arange(count + 1) * samples
     times = np.tile(np.arange(samples, dtype=np.int64) * 1000, count)
     values = np.repeat(np.arange(count, dtype=float), samples)
-    parquet.write(tmp_path / "x", codec.encode(np.arange(count), offsets, times, values))
+    columns = codec.encode(np.arange(count), offsets, times, values)
+    parquet.write(tmp_path / "x", columns, codec.ROW_GROUP)
     for wanted in ([5], [0, 1999], list(range(100, 200)), list(range(0, 2000, 3))):
-        rows = parquet.read_rows(tmp_path / "x", codec.COLUMNS, np.array(wanted, np.int32), (0, 1 << 40), 1 << 30)
-        refs, _, decoded = codec.decode(rows)
-        assert np.unique(refs).tolist() == wanted
-        assert (decoded == refs).all()
-        assert len(refs) == samples * len(wanted)
+        refs = np.array(wanted, np.int32)
+        for span, expected in (((0, 1 << 40), 130), ((119_000, 119_500), 120), ((119_001, 130_000), 10), ((-9, -1), 0)):
+            found = codec.decode(parquet.read_chunks(tmp_path / "x", codec.COLUMNS, refs, *span))
+            assert np.unique(found.refs).tolist() == (wanted if expected else [])
+            assert len(found.times) == expected * len(wanted)
+            assert (found.values == np.repeat(found.refs, np.diff(found.offsets))).all()
     parquet.close()
 
 
@@ -102,4 +175,4 @@ def test_realistic_samples_take_less_than_two_bytes(tmp_path: Path) -> None:
     parquet = Parquet(64 << 20, 1, tmp_path)
     parquet.write(tmp_path / "x", codec.encode(np.arange(series), np.arange(series + 1) * samples, times, values))
     parquet.close()
-    assert (tmp_path / "x").stat().st_size / len(values) < 2.0
+    assert (tmp_path / "x").stat().st_size / len(values) < 1.5

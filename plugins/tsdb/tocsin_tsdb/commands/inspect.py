@@ -11,7 +11,7 @@ import numpy as np
 from tocsin_tsdb.promql.durations import format_duration
 from tocsin_tsdb.promql.interface import METRIC_NAME
 from tocsin_tsdb.storage import codec, wal
-from tocsin_tsdb.storage.block import META, Meta, SeriesRows, load_block
+from tocsin_tsdb.storage.block import META, Meta, SeriesRows, decoded, load_block
 from tocsin_tsdb.storage.duck import Parquet
 from tocsin_tsdb.storage.errors import CorruptBlock
 from tocsin_tsdb.storage.index import SeriesIndex
@@ -58,8 +58,10 @@ def _verify_block(path: Path, parquet: Parquet) -> None:
     meta, rows = load_block(path, parquet)
     counts = np.zeros(meta.series, np.int64)
     for file in meta.files:
-        refs, times, _ = codec.decode(parquet.read(path / file.name, codec.COLUMNS))
-        np.add.at(counts, refs, 1)
+        chunks = decoded(parquet.read(path / file.name, codec.COLUMNS), path / file.name)
+        samples = np.diff(chunks.offsets)
+        np.add.at(counts, chunks.refs, samples)
+        refs, times = np.repeat(chunks.refs, samples), chunks.times
         late = np.flatnonzero((refs[1:] == refs[:-1]) & (times[1:] <= times[:-1]))
         if len(late):
             raise CorruptBlock(f"{path.name}/{file.name}: times of reference {refs[late[0]]} do not ascend")

@@ -27,7 +27,7 @@ from tocsin_tsdb.storage.pieces import Piece, expand, narrow
 from tocsin_tsdb.storage.wal import sync_directory
 from tocsin_tsdb.storage.wire import Int32Array, Int64Array
 
-FORMAT = 1
+FORMAT = 2
 NO_LIMIT = 1 << 40
 META, SERIES, TOMBSTONES = "meta.json", "series.parquet", "tombstones.json"
 
@@ -39,7 +39,6 @@ class SampleFile:
     name: str
     first: int
     last: int
-    longest_chunk_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +75,12 @@ class SeriesRows:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked of one sample file: references of series at positions of a selection, and times in [start, end].
-
-    After about `limit` samples the rest may be left out.
-    """
+    """What is asked of one sample file: references of series at positions of a selection, and times in [start, end]."""
 
     refs: Int32Array
     positions: Int64Array
     start: int
     end: int
-    limit: int
 
 
 class FileReader:
@@ -113,20 +108,28 @@ class FileReader:
         return self._cold(path, file, wanted)
 
     def _cold(self, path: Path, file: SampleFile, wanted: Wanted) -> Piece:
-        starts = (wanted.start - file.longest_chunk_ms, wanted.end)
-        rows = wanted.limit + codec.CHUNK * 2 * len(wanted.refs) + codec.CHUNK
-        columns = self.parquet.read_rows(path / file.name, codec.COLUMNS, np.sort(wanted.refs), starts, rows)
-        found, times, values = codec.decode(columns)
-        begins = np.searchsorted(found, wanted.refs)
-        ends = np.searchsorted(found, wanted.refs, side="right")
-        low, high = narrow(times, begins, ends, wanted.start, wanted.end)
-        return Piece(wanted.positions, low, high - low, times, values)
+        chunks = self.parquet.read_chunks(
+            path / file.name, codec.COLUMNS, np.sort(wanted.refs), wanted.start, wanted.end
+        )
+        found = decoded(chunks, path / file.name)
+        begins = found.offsets[np.searchsorted(found.refs, wanted.refs)]
+        ends = found.offsets[np.searchsorted(found.refs, wanted.refs, side="right")]
+        low, high = narrow(found.times, begins, ends, wanted.start, wanted.end)
+        return Piece(wanted.positions, low, high - low, found.times, found.values)
 
     def _load(self, path: Path, file: SampleFile, offsets: Int64Array) -> HotFile:
-        _, times, values = codec.decode(self.parquet.read(path / file.name, codec.COLUMNS))
-        if len(times) != offsets[-1]:
-            raise CorruptBlock(f"{path.name}/{file.name}: {len(times)} samples, expected {offsets[-1]}")
-        return HotFile(file.first, offsets, times, values)
+        found = decoded(self.parquet.read(path / file.name, codec.COLUMNS), path / file.name)
+        if len(found.times) != offsets[-1]:
+            raise CorruptBlock(f"{path.name}/{file.name}: {len(found.times)} samples, expected {offsets[-1]}")
+        return HotFile(file.first, offsets, found.times, found.values)
+
+
+def decoded(chunks: codec.Columns, path: Path) -> codec.Decoded:
+    """Decode chunks of a sample file. Raises CorruptBlock."""
+    try:
+        return codec.decode(chunks)
+    except ValueError as error:
+        raise CorruptBlock(f"{path.parent.name}/{path.name}: {error}") from error
 
 
 @dataclass(slots=True)
@@ -188,7 +191,7 @@ class Block:
     def pieces(
         self, wanted: Int32Array, start: int, end: int, limit: int = NO_LIMIT, *, passing: bool = True
     ) -> Iterator[Piece]:
-        """Yield the samples of the wanted series (ascending ids) in [start, end]; stops somewhere after `limit` of them.
+        """Yield the samples of the wanted series (ascending ids) in [start, end] file by file; stops after `limit` of them.
 
         `passing`: this use says nothing about which samples queries need. Raises CorruptBlock.
         """
@@ -198,9 +201,7 @@ class Block:
             mine = np.flatnonzero((refs >= file.first) & (refs <= file.last))
             if len(mine) and limit >= 0:
                 offsets = None if passing else self._offsets(file)
-                piece = self._files.read(
-                    self.path, file, offsets, Wanted(refs[mine], positions[mine], start, end, limit)
-                )
+                piece = self._files.read(self.path, file, offsets, Wanted(refs[mine], positions[mine], start, end))
                 if self.tombstones.spans:
                     piece = self.tombstones.thin_out(refs[mine], piece)
                 limit -= len(piece)

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class BlockSet:
-    """The open blocks, first written first. Readers get a consistent set that stays readable while they hold it."""
+    """The open blocks in the order of `by_time`. Readers get a consistent set that stays readable while they hold it."""
 
     def __init__(self, directory: Path, files: FileReader, index: SeriesIndex, metrics: StoreMetrics) -> None:
         """Open every block below the directory; torn ones are moved to `corrupt/` and counted."""
@@ -67,7 +67,7 @@ class BlockSet:
         opened = [self._open(built.path, built.meta, built.sids, built.rows) for built in new]
         with self._lock:
             kept = [block for block in self._blocks if block not in old]
-            self._blocks = tuple(sorted([*kept, *opened], key=lambda block: block.meta.sequence))
+            self._blocks = by_time([*kept, *opened])
         self._metrics.reloads.inc()
         for block in old:
             block.drop()
@@ -107,8 +107,7 @@ class BlockSet:
         for block in found:
             if block.meta.id in replaced:  # the merge was complete, the clean-up was not
                 block.drop()
-        served = [block for block in found if block.meta.id not in replaced]
-        self._blocks = tuple(sorted(served, key=lambda block: block.meta.sequence))
+        self._blocks = by_time([block for block in found if block.meta.id not in replaced])
 
     def _load_one(self, path: Path) -> Block | None:
         if not (path / META).exists():
@@ -123,3 +122,18 @@ class BlockSet:
         except CorruptBlock as error:
             self._quarantine(path, error)
             return None
+
+
+def by_time(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Return blocks with the oldest samples first, so that their samples need no sorting.
+
+    Those that overlap, directly or through others, come in the order of writing, for the first is right where they disagree.
+    """
+    groups: list[list[Block]] = []
+    end = -NEVER
+    for block in sorted(blocks, key=lambda block: block.meta.min_time):
+        if not groups or block.meta.min_time > end:
+            groups.append([])
+        groups[-1].append(block)
+        end = max(end, block.meta.max_time)
+    return tuple(block for group in groups for block in sorted(group, key=lambda block: block.meta.sequence))

@@ -133,9 +133,8 @@ class BlockBuilder:
         refs = np.arange(first_ref, first_ref + len(part.sids), dtype=np.int64)
         columns = codec.encode(refs, part.offsets, part.times, part.values)
         name = f"samples-{number:05d}.parquet"
-        self._files.parquet.write(path / name, columns)
-        longest = int((part.times - columns["start"].astype(np.int64)).max())
-        return SampleFile(name, first_ref, first_ref + len(part.sids) - 1, longest)
+        self._files.parquet.write(path / name, columns, codec.ROW_GROUP)
+        return SampleFile(name, first_ref, first_ref + len(part.sids) - 1)
 
     def _finish(self, name: str, path: Path, plan: Plan, rows: SeriesRows, files: list[SampleFile]) -> Meta:
         labels = np.empty(len(rows.keys), object)

@@ -26,7 +26,6 @@ _SETTINGS = (
     "allocator_flush_threshold = '1MB'",  # give freed memory back instead of keeping it for the next query
     "allocator_bulk_deallocation_flush_threshold = '1MB'",
 )
-LIST_LIMIT = 512
 
 
 class Parquet:
@@ -51,8 +50,8 @@ class Parquet:
                     self._connection.execute(f"SET {setting}")
             return self._connection.cursor()
 
-    def write(self, path: Path, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write columns as one Parquet file. Raises OSError (disk full included)."""
+    def write(self, path: Path, columns: Mapping[str, npt.NDArray[Any]], row_group: int = ROW_GROUP) -> None:
+        """Write columns as one Parquet file of row groups of a size. Raises OSError (disk full included)."""
         import duckdb
 
         cursor = self._cursor()
@@ -60,7 +59,7 @@ class Parquet:
             cursor.register("rows", dict(columns))
             cursor.execute(
                 f"COPY (SELECT * FROM rows) TO {_text(path)} "  # noqa: S608 - our own path, quoted
-                f"(FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE {ROW_GROUP})"
+                f"(FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE {row_group})"
             )
         except duckdb.Error as error:
             raise OSError(f"cannot write {path.name}: {error}") from error
@@ -71,21 +70,15 @@ class Parquet:
         """Return whole columns in file order. Raises CorruptBlock."""
         return self._fetch(path, columns, "")
 
-    def read_rows(
-        self, path: Path, columns: tuple[str, ...], refs: npt.NDArray[np.int32], starts: tuple[int, int], limit: int
+    def read_chunks(
+        self, path: Path, columns: tuple[str, ...], refs: npt.NDArray[np.int32], start: int, end: int
     ) -> dict[str, npt.NDArray[Any]]:
-        """Return the rows of ascending `refs` whose chunk starts within [starts[0], starts[1]], in file order.
-
-        At most `limit` rows are read. Raises CorruptBlock.
-        """
+        """Return the chunks of ascending `refs` that may have samples in [start, end], in file order. Raises CorruptBlock."""
         low, high = int(refs[0]), int(refs[-1])
-        where = f"WHERE ref BETWEEN {low} AND {high} AND start BETWEEN {starts[0]} AND {starts[1]}"
-        if len(refs) < high - low + 1 and len(refs) <= LIST_LIMIT:
-            where += f" AND ref IN ({','.join(map(str, refs.tolist()))})"
-        rows = self._fetch(path, columns, f"{where} LIMIT {limit}")
-        if len(refs) <= LIST_LIMIT or len(refs) == high - low + 1:
+        rows = self._fetch(path, columns, f"WHERE ref BETWEEN {low} AND {high} AND start <= {end} AND stop >= {start}")
+        if len(refs) == high - low + 1:
             return rows
-        wanted = np.zeros(high - low + 1, bool)
+        wanted = np.zeros(high - low + 1, bool)  # a list of references in the query costs more than their neighbours do
         wanted[refs - low] = True
         keep = wanted[rows["ref"] - low]
         return {name: column[keep] for name, column in rows.items()}
