@@ -51,7 +51,7 @@ def test_a_key_of_the_collector_counts_too(hosts) -> None:
         (["é=c"], "invalid tag key: é ("),
         (["a=1", "a=2"], "one key twice"),
         (["a=" + "x" * 512], "expected at most 512"),
-        ([], "tags: expected at least one"),
+        ([], "tags: got a length of 0, expected at least 1"),
         (None, "tags"),
         ([1], "tags"),
     ],
@@ -79,7 +79,9 @@ def test_hosts_by_address(hosts) -> None:
     for nobody in ({}, {"idents": [], "host_ips": None}):
         answer = hosts.root.put("/api/svc/targets/note", {**nobody, "note": "n"})
         assert err(answer) == "idents or host_ips must be provided"
-    assert "note: expected at most 255" in err(hosts.root.put("/api/svc/targets/note", {**body, "note": "x" * 256}))
+    assert "note: got a length of 256, expected at most 255" in err(
+        hosts.root.put("/api/svc/targets/note", {**body, "note": "x" * 256})
+    )
 
 
 def test_groups(hosts) -> None:

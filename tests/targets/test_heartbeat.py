@@ -143,7 +143,7 @@ BAD: list[tuple[bytes, dict[str, str], str]] = [
     (b'{"hostname": ""}', {}, "hostname is required"),
     (b'{"hostname": null}', {}, "hostname is required"),
     (b'{"hostname": 7}', {}, "hostname"),
-    (b'{"hostname": "%s"}' % (b"x" * 192), {}, "hostname: expected at most 191"),
+    (b'{"hostname": "%s"}' % (b"x" * 192), {}, "hostname: got a length of 192, expected at most 191"),
     (b'{"hostname": "a\\u0000b"}', {}, "U+0000"),
     (b'{"hostname": "a", "cpu_num": "8"}', {}, "cpu_num"),
     (b'{"hostname": "a", "cpu_util": "8"}', {}, "cpu_util"),
@@ -153,7 +153,7 @@ BAD: list[tuple[bytes, dict[str, str], str]] = [
     (b'{"hostname": "a", "global_labels": []}', {}, "global_labels"),
     (b'{"hostname": "a", "global_labels": %s}' % orjson.dumps({str(n): "" for n in range(101)}), {}, "at most 100"),
     (b'{"hostname": "a", "extend_info": "x"}', {}, "extend_info"),
-    (b'{"hostname": "a", "os": "%s"}' % (b"x" * 32), {}, "os: expected at most 31"),
+    (b'{"hostname": "a", "os": "%s"}' % (b"x" * 32), {}, "os: got a length of 32, expected at most 31"),
     (b"not gzip", {"Content-Encoding": "gzip"}, "gzip: corrupt"),
     (gzip.compress(b'{"hostname": "a"}', mtime=0)[:-9], {"Content-Encoding": "gzip"}, "gzip: unexpected end"),
 ]
