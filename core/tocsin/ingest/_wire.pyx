@@ -10,8 +10,9 @@ import threading
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
+from posix.stdlib cimport posix_memalign
 
 from tocsin.ingest import interface, messages
 from tocsin.ingest.interface import CacheStats, Chunk, Rewritten, Verdict

@@ -8,16 +8,24 @@
 
 cdef extern from *:
     """
+    #include <sys/mman.h>
     typedef unsigned __int128 tocsin_uint128;
     #define tocsin_prefetch(address) __builtin_prefetch(address)
+    #ifdef MADV_HUGEPAGE
+    #define tocsin_use_huge_pages(address, size) ((void) madvise(address, size, MADV_HUGEPAGE))
+    #else
+    #define tocsin_use_huge_pages(address, size)
+    #endif
     """
     ctypedef unsigned long long uint128_t "tocsin_uint128"
     void prefetch "tocsin_prefetch" (const void* address) noexcept nogil
+    void use_huge_pages "tocsin_use_huge_pages" (void* address, size_t size) noexcept nogil
 
 cdef enum:
     MAX_KEY = 8192
     N_KEYS = 1028           # words: MAX_KEY / 8, and 2 for the second row, rounded up
     LINE = 64
+    HUGE_PAGE = 2097152
     FIRST_SLOTS = 1024
     MOST_STALE = 1000       # verdicts kept only because slots point to them, before the table is swept
 
@@ -110,11 +118,15 @@ cdef class Generation:
         cdef Slot* old = self.slots
         cdef uint64_t old_size = self.mask + 1 if old_memory != NULL else 0
         cdef uint64_t i
-        cdef void* memory = calloc(size + 1, LINE)
-        if memory == NULL:
+        cdef void* memory = NULL
+        if posix_memalign(&memory, HUGE_PAGE if size * LINE >= HUGE_PAGE else LINE, size * LINE) != 0:
             raise MemoryError
+        if size * LINE >= HUGE_PAGE:
+            # PERF: nearly every look-up goes to another page, and finding a small one takes longer than reading it.
+            use_huge_pages(memory, size * LINE)
+        memset(memory, 0, size * LINE)
         self.memory = memory
-        self.slots = <Slot*> ((<uint64_t> memory + LINE - 1) & ~<uint64_t> (LINE - 1))
+        self.slots = <Slot*> memory
         self.mask = size - 1
         self.used = self.moved = 0
         for i in range(old_size):
