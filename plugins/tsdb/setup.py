@@ -1,11 +1,11 @@
-"""Builds the compiled modules where there is a C compiler; without one their plain-Python twins are used."""
+"""Builds the compiled modules where there is a compiler (C, for one of them C++); otherwise their Python twins serve."""
 
 import os
 
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 
-COMPILED = ("storage/_wire", "storage/_ranges", "storage/_chunks")
+COMPILED = ("storage/_wire", "storage/_ranges", "storage/_chunks", "promql/_windows", "promql/_render")
 extensions = cythonize(
     [Extension(f"tocsin_tsdb.{name.replace('/', '.')}", [f"tocsin_tsdb/{name}.pyx"]) for name in COMPILED],
     language_level=3,

@@ -323,6 +323,24 @@ def test_metrics_have_their_standard_names(api: Api) -> None:
     assert api.client.simulate_get("/-/ready").status_code == 200
 
 
+def test_caches_are_counted(api: Api, now: int) -> None:
+    def counted() -> dict[str, float]:
+        lines = api.client.simulate_get("/metrics").text.splitlines()
+        rows = [line.rpartition(" ") for line in lines if line.startswith("svc_tsdb_cache")]
+        return {name: float(value) for name, _, value in rows}
+
+    before = counted()
+    for _ in range(3):
+        api.get("query", query='load{cpu=~"never asked before|[01]"}', time=now / 1000)
+    after = counted()
+    requests = 'svc_tsdb_cache_requests_total{cache="%s",outcome="%s"}'
+    assert after[requests % ("expression", "hit")] == before[requests % ("expression", "hit")] + 2
+    assert after[requests % ("expression", "miss")] == before[requests % ("expression", "miss")] + 1
+    assert after['svc_tsdb_cache_entries{cache="expression"}'] == 1
+    assert after[requests % ("regex", "miss")] == before[requests % ("regex", "miss")] + 1
+    assert after['svc_tsdb_cache_entries{cache="regex"}'] > 0
+
+
 def test_a_crash_is_an_internal_error_without_details(api: Api, monkeypatch: Any, caplog: Any) -> None:
     monkeypatch.setattr(api.box.store, "label_names", lambda *_: 1 / 0)
     answer = api.get("labels", status=500)

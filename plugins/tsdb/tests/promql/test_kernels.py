@@ -7,21 +7,24 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin_tsdb.promql import doubled, overtime, rates
+from tocsin_tsdb.promql import _windows_py, doubled, kernels, overtime, rates
 from tocsin_tsdb.promql.aggregate import aggregate
 from tocsin_tsdb.promql.context import Control
 from tocsin_tsdb.promql.folds import sums
 from tocsin_tsdb.promql.frames import Frame, Windows, merge_same_labels
 from tocsin_tsdb.promql.grouping import Groups
-from tocsin_tsdb.promql.interface import ExecutionError, Labels
-from tocsin_tsdb.promql.selectors import positions
+from tocsin_tsdb.promql.interface import STALE_NAN, ExecutionError, Labels
+from tocsin_tsdb.promql.kernels import positions
 
+TWINS: list[Any] = list({module.__name__: module for module in (_windows_py, kernels._twin)}.values())
+each_twin = pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
 CONTROL = Control(lambda: False, math.inf)
 FINITE = st.floats(min_value=-1e12, max_value=1e12) | st.integers(-5, 5).map(float)
 ANY = st.floats() | st.integers(-3, 3).map(float)
@@ -55,16 +58,75 @@ def _assert_equal(window: Windows, actual: np.ndarray, expected: np.ndarray, tol
     np.testing.assert_allclose(actual[there], expected[there], rtol=tolerance, atol=0)
 
 
-@given(st.lists(st.integers(0, 50), max_size=20), st.integers(1, 9), st.integers(-5, 60), st.integers(1, 6))
-def test_positions_are_those_of_a_search(gaps: list[int], interval: int, start: int, steps: int) -> None:
+@each_twin
+@given(
+    gaps=st.lists(st.integers(0, 50), max_size=20),
+    interval=st.integers(0, 9),
+    start=st.integers(-5, 60),
+    steps=st.integers(1, 6),
+)
+def test_positions_are_those_of_a_search(twin: Any, gaps: list[int], interval: int, start: int, steps: int) -> None:
     half = len(gaps) // 2
     rows = [np.cumsum(np.array(part, dtype=np.int64) + 1) for part in (gaps[:half], gaps[half:])]
     offsets = np.array([0, len(rows[0]), len(gaps)])
     times = start + np.arange(steps, dtype=np.int64) * interval
-    found = positions(np.concatenate(rows).astype(np.int64), offsets, times)
+    found = twin.positions(np.concatenate(rows).astype(np.int64), offsets, times)
     for row in range(2):
         expected = offsets[row] + np.searchsorted(rows[row], times, side="right")
         np.testing.assert_array_equal(found[row], expected)
+
+
+@each_twin
+@given(
+    samples=st.lists(st.tuples(st.integers(1, 50), ANY | st.just(STALE_NAN)), max_size=12),
+    lookback=st.integers(1, 99),
+    interval=st.integers(0, 40),
+    stamps=st.booleans(),
+)
+def test_latest(twin: Any, samples: list[tuple[int, float]], lookback: int, interval: int, stamps: bool) -> None:
+    """The definition, one step at a time; the samples are spread over two series, of which either may be empty."""
+    times = np.cumsum([gap for gap, _ in samples], dtype=np.int64)
+    values = np.array([value for _, value in samples])
+    half = len(samples) // 2
+    steps = 20 + np.arange(4, dtype=np.int64) * interval
+    out, present = np.full((2, 4), 7.0), np.full((2, 4), 7, dtype=np.uint8)
+    twin.latest(times, values, np.array([0, half, len(samples)]), steps, lookback, stamps, out, present)
+    for row, own in enumerate((slice(0, half), slice(half, None))):
+        for column, step in enumerate(steps.tolist()):
+            known = np.flatnonzero(times[own] <= step)
+            last = known[-1] if len(known) else None
+            there = last is not None and times[own][last] > step - lookback
+            there = there and values[own].view(np.uint64)[last] != np.float64(STALE_NAN).view(np.uint64)
+            assert present[row, column] == there
+            expected = (times if stamps else values)[own][last] if there else 0.0
+            np.testing.assert_array_equal(out[row, column], expected)
+
+
+@given(window=windows(ANY), counter=st.booleans(), per_second=st.booleans())
+def test_both_twins_extrapolate_alike(window: Windows, counter: bool, per_second: bool) -> None:
+    parts = (window.timestamps, window.values, window.low, window.high, window.starts, window.ends, window.range_ms)
+    with np.errstate(all="ignore"):
+        results = [twin.extrapolated(*parts, counter, per_second) for twin in TWINS]
+    for values, present in results[1:]:
+        np.testing.assert_array_equal(present, results[0][1])
+        np.testing.assert_array_equal(values[present], results[0][0][present])
+
+
+@pytest.mark.skipif(len(TWINS) == 1, reason="an index out of bounds is an exception in NumPy, whatever it was")
+def test_what_does_not_fit_together_is_refused() -> None:
+    twin = TWINS[-1]
+    stamps, values, steps = np.array([1, 2]), np.array([1.0, 2.0]), np.array([5])
+    out, present = np.zeros((1, 1)), np.zeros((1, 1), dtype=np.uint8)
+    for offsets in ([0, 3], [-1, 2], [2, 1]):
+        with pytest.raises(IndexError):
+            twin.positions(stamps, np.array(offsets), steps)
+        with pytest.raises(IndexError):
+            twin.latest(stamps, values, np.array(offsets), steps, 5, False, out, present)
+    with pytest.raises(IndexError):
+        twin.latest(stamps, values, np.array([0, 2]), np.array([5, 6]), 5, False, out, present)
+    for low, high in (([[0]], [[3]]), ([[-1]], [[2]]), ([[0, 0]], [[2]])):
+        with pytest.raises(IndexError):
+            twin.extrapolated(stamps, values, np.array(low), np.array(high), steps, steps, 5, True, True)
 
 
 @given(windows())
@@ -138,11 +200,13 @@ def test_variance(window: Windows) -> None:
     assert (np.abs(actual - expected) <= 1e-9 * np.abs(expected) + 1e-15 * scale).all()
 
 
-@given(windows(st.integers(0, 20).map(float)))
-def test_increase(window: Windows) -> None:
+@each_twin
+@given(window=windows(st.integers(0, 20).map(float)))
+def test_increase(twin: Any, window: Windows) -> None:
     """The definition, one window at a time."""
+    parts = (window.timestamps, window.values, window.low, window.high, window.starts, window.ends, window.range_ms)
     with np.errstate(all="ignore"):
-        actual, present = rates.extrapolated(window, counter=True, per_second=False)
+        actual, present = twin.extrapolated(*parts, True, False)
     for row, step in np.ndindex(*actual.shape):
         low, high = int(window.low[row, step]), int(window.high[row, step])
         assert present[row, step] == (high - low >= 2)

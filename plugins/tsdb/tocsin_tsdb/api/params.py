@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
-from urllib.parse import parse_qs
 
 import falcon
 
@@ -31,26 +30,26 @@ class Parameters:
     """The parameters of one request; a form body adds to the query string."""
 
     def __init__(self, req: falcon.Request) -> None:
-        values = parse_qs(req.query_string, keep_blank_values=True)
+        self._query = req.params
+        self._form: dict[str, str | list[str]] = {}
         if req.method == "POST" and (req.content_type or "").startswith(falcon.MEDIA_URLENCODED):
             body = req.bounded_stream.read(MAX_FORM_BYTES + 1)
             if len(body) > MAX_FORM_BYTES:
                 raise too_large(f"form body is over the limit of {MAX_FORM_BYTES} bytes")
             try:
-                form = parse_qs(body.decode(), keep_blank_values=True)
+                self._form = falcon.uri.parse_query_string(body.decode(), keep_blank=True)
             except ValueError as error:
                 raise bad_data(f"error parsing form values: {error}") from None
-            # A form value comes before one of the query string, as in Go's ParseForm.
-            values = {name: form.get(name, []) + values.get(name, []) for name in form.keys() | values.keys()}
-        self._values = values
 
     def text(self, name: str) -> str:
         """Return the first value, or an empty text."""
-        return self._values.get(name, [""])[0]
+        found = self._form.get(name) or self._query.get(name, "")
+        return found if isinstance(found, str) else found[0]
 
     def texts(self, name: str) -> list[str]:
-        """Return all values."""
-        return self._values.get(name, [])
+        """Return all values. A form value comes before one of the query string, as in Go's ParseForm."""
+        both = (self._form.get(name, []), self._query.get(name, []))
+        return [text for found in both for text in ([found] if isinstance(found, str) else found)]
 
     def _parsed(self, name: str, parse: Callable[[str], T], default: T) -> T:
         text = self.text(name)

@@ -12,7 +12,7 @@ import orjson
 from tocsin_tsdb.api.failure import Failure, bad_data, invalid_parameter
 from tocsin_tsdb.api.options import MAX_POINTS
 from tocsin_tsdb.api.params import Parameters
-from tocsin_tsdb.api.service import Service, answer, client_left
+from tocsin_tsdb.api.service import OPENING, Service, answer, client_left, notes
 from tocsin_tsdb.promql.describe import describe
 from tocsin_tsdb.promql.interface import (
     ExecutionError,
@@ -170,23 +170,21 @@ class _QuerySettings:
                 started = time.perf_counter()
                 result = _evaluated(lambda: evaluate(self.timeout - waited))
                 evaluated = time.perf_counter()
-                value, cut = _limited(result.value, self._limit)
-                data = render_data(value)
+                self._answer(resp, result, waited, evaluated - started)
         except Failure as failure:
             metrics.failures.labels(failure.error_type).inc()
             raise
-        rendered = time.perf_counter()
-        for part, seconds in (
-            ("queue_time", waited),
-            ("inner_eval", evaluated - started),
-            ("result_sort", rendered - evaluated),
-        ):
-            metrics.duration.labels(part).observe(seconds)
+        metrics.queue_time.observe(waited)
+        metrics.inner_eval.observe(evaluated - started)
+        metrics.result_sort.observe(time.perf_counter() - evaluated)
         metrics.samples.inc(result.stats.total)
-        if self._stats:
-            data = data[:-1] + b',"stats":' + _stats(result, waited, evaluated - started, rendered - evaluated) + b"}"
+
+    def _answer(self, resp: falcon.Response, result: QueryResult, waited: float, evaluated: float) -> None:
+        value, cut = _limited(result.value, self._limit)
         warnings = (*result.warnings, TRUNCATED) if cut else result.warnings
-        answer(resp, data, warnings, result.infos)
+        stats = b',"stats":' + _stats(result, waited, evaluated) if self._stats else b""
+        resp.content_type = falcon.MEDIA_JSON
+        resp.data = render_data(value, OPENING, b"%b}%b}" % (stats, notes(warnings, result.infos)))
 
 
 def _evaluated(evaluate: Callable[[], QueryResult]) -> QueryResult:
@@ -219,10 +217,11 @@ def _limited(value: QueryValue, limit: int) -> tuple[QueryValue, bool]:
     return dataclasses.replace(value, labels=labels, values=value.values[:limit]), True
 
 
-def _stats(result: QueryResult, queued: float, evaluated: float, sorted_: float) -> bytes:
+def _stats(result: QueryResult, queued: float, evaluated: float) -> bytes:
+    """Return what the query took, in seconds; its answer is sorted while it is evaluated."""
     timings = {
         "evalTotalTime": evaluated,
-        "resultSortTime": sorted_,
+        "resultSortTime": 0.0,
         "queryPreparationTime": 0.0,
         "innerEvalTime": evaluated,
         "execQueueTime": queued,

@@ -10,7 +10,7 @@ import orjson
 from prometheus_client import CollectorRegistry
 
 from tocsin_tsdb.api.failure import Failure
-from tocsin_tsdb.api.metrics import ApiMetrics
+from tocsin_tsdb.api.metrics import ApiMetrics, CacheMetrics
 from tocsin_tsdb.api.options import ApiOptions
 from tocsin_tsdb.api.slots import SlotCanceled, Slots, SlotTimeout
 from tocsin_tsdb.promql.engine import Engine
@@ -30,6 +30,7 @@ class Service:
         self.options = options
         self.registry = registry
         self.metrics = ApiMetrics(registry)
+        registry.register(CacheMetrics(engine.expressions))
         self.metrics.queries_max.set(options.query_concurrency)
         self.started = store.clock()
         self.queries = Slots(options.query_concurrency)
@@ -56,15 +57,24 @@ def client_left(req: falcon.Request) -> Callable[[], bool]:
     return found
 
 
-def answer(resp: falcon.Response, data: bytes, warnings: Sequence[str] = (), infos: Sequence[str] = ()) -> None:
-    """Answer with rendered data in Prometheus's envelope; annotations only where there are any."""
+OPENING = b'{"status":"success","data":'
+"""What comes before the data of every answer."""
+
+
+def notes(warnings: Sequence[str], infos: Sequence[str]) -> bytes:
+    """Return what follows the data of an answer: annotations, where there are any."""
     tail = b""
     if warnings:
         tail += b',"warnings":' + orjson.dumps(list(warnings))
     if infos:
         tail += b',"infos":' + orjson.dumps(list(infos))
+    return tail
+
+
+def answer(resp: falcon.Response, data: bytes, warnings: Sequence[str] = ()) -> None:
+    """Answer with rendered data in Prometheus's envelope."""
     resp.content_type = falcon.MEDIA_JSON
-    resp.data = b'{"status":"success","data":%b%b}' % (data, tail)
+    resp.data = b"%b%b%b}" % (OPENING, data, notes(warnings, ()))
 
 
 def answer_list(resp: falcon.Response, items: Sequence[object], limit: int) -> None:

@@ -1,7 +1,8 @@
 """Import and export.
 
-The remote-write dump is a sequence of `length u32 little-endian | snappy block with a WriteRequest`; it keeps every bit.
-OpenMetrics text shows staleness markers as NaN.
+The remote-write dump is a sequence of `length u32 little-endian | snappy block with a WriteRequest`; it keeps every bit, and
+what is known about the metric families. OpenMetrics text cannot say that a series ended: staleness markers are left out, for as
+plain NaN they would come back as values.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 import contextlib
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -19,11 +20,10 @@ import numpy as np
 from prometheus_client import CollectorRegistry
 
 from tocsin_tsdb.api.params import UNBOUNDED, parse_time
-from tocsin_tsdb.promql.interface import METRIC_NAME, Labels, PromQLError
+from tocsin_tsdb.promql.interface import METRIC_NAME, STALE_NAN_BITS, Labels, PromQLError
 from tocsin_tsdb.promql.labeltext import is_plain_metric, label_name
-from tocsin_tsdb.promql.numbers import format_json
+from tocsin_tsdb.promql.numbers import format_json, time_token
 from tocsin_tsdb.promql.parser import parse_matchers
-from tocsin_tsdb.promql.render import time_token
 from tocsin_tsdb.storage import wire
 from tocsin_tsdb.storage.importer import Importer
 from tocsin_tsdb.storage.options import StoreOptions
@@ -118,8 +118,13 @@ def run_export(directory: Path, arguments: argparse.Namespace) -> int:
         sids = store.series_ids(selectors, start, end)
         names = store.index.labels(sids.tolist())
         order = sorted(range(len(sids)), key=lambda row: (dict(names[row]).get(METRIC_NAME, ""), names[row]))
-        write = _write_openmetrics if arguments.format == "openmetrics" else _write_dump
-        write(out, _series(store, sids[order], start, end))
+        rows = _series(store, sids[order], start, end)
+        if arguments.format == "openmetrics":
+            left_out = _write_openmetrics(out, rows)
+            if left_out:
+                print(f"{left_out} staleness markers left out: only --format remote-write keeps them", file=sys.stderr)
+        else:
+            _write_dump(out, store.families(), rows)
     return 0
 
 
@@ -148,12 +153,17 @@ def _series(store: Store, sids: wire.Int32Array, start: int, end: int) -> Rows:
                 yield labels, found.timestamps[span], found.values[span]
 
 
-def _write_openmetrics(out: IO[bytes], rows: Rows) -> None:
+def _write_openmetrics(out: IO[bytes], rows: Rows) -> int:
+    """Write samples as text; returns how many staleness markers were left out."""
+    left_out = 0
     for labels, times, values in rows:
         name = _openmetrics_name(labels)
-        for time, value in zip(times.tolist(), values.tolist(), strict=True):
+        kept = values.view(np.uint64) != STALE_NAN_BITS
+        left_out += int(len(kept) - kept.sum())
+        for time, value in zip(times[kept].tolist(), values[kept].tolist(), strict=True):
             out.write(b"%b %b %b\n" % (name, format_json(value).encode(), time_token(time)))
     out.write(b"# EOF\n")
+    return left_out
 
 
 def _openmetrics_name(labels: Labels) -> bytes:
@@ -171,7 +181,8 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _write_dump(out: IO[bytes], rows: Rows) -> None:
+def _write_dump(out: IO[bytes], families: Mapping[str, Sequence[Metadata]], rows: Rows) -> None:
+    _write_record(out, [wire.encode_metadata(family) for said in families.values() for family in said])
     parts: list[bytes] = []
     waiting = 0
     for labels, times, values in rows:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from .context import Budget, Control, Evaluation, Notes
-from .durationterms import Grid
 from .evaluator import evaluate
+from .expressions import Expressions
 from .frames import Frame, RangeVector, Row, Text, Value
 from .interface import (
     Int64Array,
@@ -25,8 +25,7 @@ from .interface import (
     TooManySamples,
     Vector,
 )
-from .nodes import KIND_NAMES, bind
-from .parser import parse
+from .nodes import KIND_NAMES
 from .selectors import windows
 
 
@@ -35,7 +34,7 @@ def _never() -> bool:
 
 
 class Engine:
-    """Evaluates PromQL on a store. Holds no state between queries; any number may run in parallel threads.
+    """Evaluates PromQL on a store. Between queries only parsed expressions are kept; any number may run in parallel threads.
 
     lookback_ms: how old a sample may be for an instant selector; max_samples: most samples in memory per query (cells
     of intermediate matrices count); timeout: seconds; subquery_step_ms: step of subqueries that name none.
@@ -57,6 +56,7 @@ class Engine:
         self._timeout = timeout
         self._subquery_step_ms = subquery_step_ms
         self._clock = clock
+        self.expressions = Expressions()
 
     def instant(
         self,
@@ -72,8 +72,7 @@ class Engine:
         `cancelled` is asked between steps of the work, from the calling thread. Raises ParseError, ExecutionError,
         TooManySamples, QueryTimeout, QueryCanceled, and whatever the store raises.
         """
-        expr = parse(query)
-        bind(expr, query, Grid(step_ms=0, range_ms=0))
+        expr = self.expressions.parsed(query)
         control = self._control(timeout, cancelled)
         ev = self._evaluation(query, np.array([at_ms], dtype=np.int64), 0, lookback_ms, control)
         with np.errstate(all="ignore"):
@@ -94,11 +93,10 @@ class Engine:
         """Evaluate at start, start + step, ... up to end; the answer is a `Matrix`. Otherwise like `instant`."""
         if step_ms <= 0 or end_ms < start_ms:
             raise ValueError(f"a range needs a positive step and start <= end, got {start_ms}..{end_ms} by {step_ms}")
-        expr = parse(query)
+        expr = self.expressions.parsed(query, step_ms, end_ms - start_ms)
         if expr.kind not in ("scalar", "vector"):
             kind = KIND_NAMES[expr.kind]
             raise ParseError(f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector')
-        bind(expr, query, Grid(step_ms, end_ms - start_ms))
         if (end_ms - start_ms) // step_ms >= self._max_samples:
             raise TooManySamples
         times = np.arange(start_ms, end_ms + 1, step_ms, dtype=np.int64)

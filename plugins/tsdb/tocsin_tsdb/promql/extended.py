@@ -10,8 +10,8 @@ import numpy as np
 
 from .frames import Windows
 from .interface import BoolArray, ExecutionError, Float64Array, Int64Array
+from .kernels import add_resets
 from .nodes import Extension
-from .rates import add_resets
 
 _ALLOWED: dict[Extension, tuple[str, ...]] = {
     "anchored": ("changes", "delta", "increase", "rate", "resets"),
@@ -66,7 +66,7 @@ def extended_rate(
         inner_last = last - (stamps[last] >= windows.ends)
         inner = some & (inner_first <= inner_last)
         inner_first, inner_last = np.where(inner, inner_first, 0), np.where(inner, inner_last, 0)
-        add_resets(windows, inner_first, inner_last, result)
+        add_resets(values, inner_first, inner_last, result)
         entered, left_last = values[inner_first], np.where(inner, values[inner_last], left)
         result += np.where(inner & (entered < left), left, 0.0) + np.where(right < left_last, left_last, 0.0)
     return (result / (windows.range_ms / 1000) if per_second else result), some

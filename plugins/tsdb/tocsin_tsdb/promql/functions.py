@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import labelfunctions, nodes, overtime, rates, selectors
+from . import kernels, labelfunctions, nodes, overtime, rates, selectors
 from .context import Evaluation
 from .elementwise import MATH, TIME_PARTS, clamp, round_to
 from .extended import check_extension, extended_rate
@@ -128,7 +128,18 @@ def _extrapolated(this: FunctionCall) -> Frame:
     def kernel(block: Windows) -> tuple[Float64Array, BoolArray]:
         if extension is not None:
             return extended_rate(block, extension, counter=counter, per_second=per_second)
-        return rates.extrapolated(block, counter=counter, per_second=per_second)
+        result: tuple[Float64Array, BoolArray] = kernels.extrapolated(
+            block.timestamps,
+            block.values,
+            block.low,
+            block.high,
+            block.starts,
+            block.ends,
+            block.range_ms,
+            counter,
+            per_second,
+        )
+        return result
 
     values, present = selectors.apply(this.ev, vector, kernel)
     frame = Frame(vector.labels, values, present).pruned()

@@ -248,3 +248,16 @@ def bind(expr: Expr, query: str, grid: Grid) -> None:
         expr.step_ms = value(expr.step_term, positive=True)
     for child in children(expr):
         bind(child, query, grid)
+
+
+def depends_on_grid(expr: Expr) -> bool:
+    """Tell whether any duration depends on the query's times, so that `bind` would change the tree."""
+    terms = []
+    if isinstance(expr, VectorSelector | Subquery):
+        terms.append(expr.offset_term)
+    if isinstance(expr, MatrixSelector | Subquery):
+        terms.append(expr.range_term)
+    if isinstance(expr, Subquery):
+        terms.append(expr.step_term)
+    changing = any(term is not None and not is_constant(term) for term in terms)
+    return changing or any(depends_on_grid(child) for child in children(expr))

@@ -1,4 +1,4 @@
-"""Numbers as text, digit for digit as Go's `strconv.FormatFloat` with the shortest precision."""
+"""Numbers as text, digit for digit as Go's `strconv.FormatFloat` with the shortest precision, and times."""
 
 from __future__ import annotations
 
@@ -49,3 +49,10 @@ def format_json(value: float) -> str:
     if special is not None:
         return special
     return format_exponent(value) if value and not 1e-6 <= abs(value) < 1e21 else format_decimal(value)
+
+
+def time_token(timestamp_ms: int) -> bytes:
+    """Return seconds with three decimals, or none for whole seconds."""
+    sign = "-" if timestamp_ms < 0 else ""
+    seconds, fraction = divmod(abs(timestamp_ms), 1000)
+    return (f"{sign}{seconds}.{fraction:03d}" if fraction else f"{sign}{seconds}").encode()

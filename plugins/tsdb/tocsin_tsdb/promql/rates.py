@@ -1,4 +1,4 @@
-"""Functions on counters and on the change of gauges: rate and its relatives, changes, resets, regression."""
+"""Functions on counters and on the change of gauges: the last two samples, changes, resets, regression."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from .context import Control
 from .folds import Chunk, accumulate, fold
 from .frames import Windows
 from .interface import BoolArray, Float64Array, Int64Array
-
-_EXTRAPOLATION_THRESHOLD = 1.1
-"""A window's edge farther from the outermost sample than this many average intervals is not extrapolated to."""
+from .kernels import resets_before
 
 
 def _ends(windows: Windows, minimum: int) -> tuple[BoolArray, Int64Array, Int64Array]:
@@ -19,56 +17,6 @@ def _ends(windows: Windows, minimum: int) -> tuple[BoolArray, Int64Array, Int64A
     first = np.where(enough, windows.low, 0)
     last = np.where(enough, windows.high - 1, 0)
     return enough, first, last
-
-
-def extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> tuple[Float64Array, BoolArray]:
-    """Return `rate` (counter, per second), `increase` (counter) or `delta` of every window with two samples."""
-    enough, first, last = _ends(windows, 2)
-    if not enough.any():
-        return np.zeros(enough.shape), enough
-    first_value = windows.values[first]
-    result = windows.values[last] - first_value
-    if counter:
-        add_resets(windows, first, last, result)
-    first_time, last_time = windows.timestamps[first], windows.timestamps[last]
-    sampled = (last_time - first_time) / 1000
-    average = sampled / (last - first)
-    threshold = average * _EXTRAPOLATION_THRESHOLD
-    to_start = (first_time - windows.starts) / 1000
-    to_end = (windows.ends - last_time) / 1000
-    np.divide(average, 2, out=to_start, where=to_start >= threshold)
-    if counter:  # a counter cannot have been negative: do not extrapolate beyond its zero point
-        to_zero = sampled * (first_value / result)
-        np.copyto(to_start, to_zero, where=(result > 0) & (first_value >= 0) & (to_zero < to_start))
-    np.divide(average, 2, out=to_end, where=to_end >= threshold)
-    seconds = windows.range_ms / 1000 if per_second else 1.0
-    result *= (sampled + to_start + to_end) / sampled / seconds
-    return result, enough
-
-
-def _resets_before(windows: Windows) -> tuple[Int64Array, Int64Array]:
-    """Return how many resets happened up to and including each sample, and where they are.
-
-    A reset is a sample lower than its predecessor; pairs across two series are harmless, as no window spans them.
-    """
-    falling = windows.values[1:] < windows.values[:-1]
-    return np.concatenate(([0], np.cumsum(falling))), np.flatnonzero(falling) + 1
-
-
-def add_resets(windows: Windows, first: Int64Array, last: Int64Array, result: Float64Array) -> None:
-    """Add to each window's result the values that its resets lost."""
-    seen, where = _resets_before(windows)
-    if not len(where):
-        return
-    start, count = seen[first], seen[last] - seen[first]
-    rows, columns = np.nonzero(count > 0)
-    start, count = start[rows, columns], count[rows, columns]
-    turn = 0
-    while len(rows):
-        result[rows, columns] += windows.values[where[start + turn] - 1]
-        turn += 1
-        more = count > turn
-        rows, columns, start, count = rows[more], columns[more], start[more], count[more]
 
 
 def last_two(windows: Windows, *, per_second: bool) -> tuple[Float64Array, BoolArray]:
@@ -90,7 +38,7 @@ def resets(windows: Windows) -> tuple[Float64Array, BoolArray]:
     enough, first, last = _ends(windows, 1)
     if not enough.any():
         return np.zeros(enough.shape), enough
-    seen, _ = _resets_before(windows)
+    seen, _ = resets_before(windows.values)
     return (seen[last] - seen[first]).astype(np.float64), enough
 
 

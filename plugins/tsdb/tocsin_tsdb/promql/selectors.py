@@ -12,6 +12,7 @@ from .context import Evaluation
 from .extended import line, widen
 from .frames import Frame, RangeVector, Windows
 from .interface import STALE_NAN_BITS, BoolArray, Float64Array, Int64Array, Selection
+from .kernels import latest, positions
 
 _BLOCK_CELLS = 1 << 16
 _BLOCK_SAMPLES = 1 << 20
@@ -62,24 +63,31 @@ def instant(ev: Evaluation, selector: nodes.VectorSelector, *, stamps: bool = Fa
         offsets = selection.offsets[rows.start : rows.stop + 1]
         part = slice(int(offsets[0]), int(offsets[-1]))
         timestamps, values = selection.timestamps[part], selection.values[part]
-        starts = offsets[:-1, None] - part.start
-        newest = positions(timestamps, offsets - part.start, times) - 1
-        index = np.maximum(newest, starts)
-        found = timestamps[index]
-        present = (newest >= starts) & (found > times - ev.lookback_ms)
-        stale = is_stale(values)
-        if stale.any():
-            present &= ~stale[index]
-        frame.present[rows] = present
-        frame.values[rows] = found if stamps else values[index]
+        own = offsets - part.start
+        out, present = frame.values[rows], frame.present[rows]
+        latest(timestamps, values, own, times, ev.lookback_ms, stamps, out, present.view(np.uint8))
         if smoothed:
-            after = np.minimum(index + 1, len(values) - 1)
-            near = timestamps[after] <= times + ev.lookback_ms
-            inner = near & (found < times) & (index + 1 < offsets[1:, None] - part.start) & ~stale[after]
-            lines = line(found, timestamps[after], values[index], values[after], times)
-            np.copyto(frame.values[rows], lines, where=inner)
+            _smooth(out, timestamps, values, own, times, ev.lookback_ms)
     ev.budget.total += int(np.count_nonzero(frame.present))
     return frame
+
+
+def _smooth(
+    out: Float64Array,
+    timestamps: Int64Array,
+    values: Float64Array,
+    offsets: Int64Array,
+    times: Int64Array,
+    lookback_ms: int,
+) -> None:
+    """Replace values by those on the line to the next sample, where there is one within the look-back."""
+    starts = offsets[:-1, None]
+    index = np.maximum(positions(timestamps, offsets, times) - 1, starts)
+    after = np.minimum(index + 1, len(values) - 1)
+    found, following = timestamps[index], timestamps[after]
+    inner = (following <= times + lookback_ms) & (found < times) & (index + 1 < offsets[1:, None])
+    inner &= ~is_stale(values)[after]
+    np.copyto(out, line(found, following, values[index], values[after], times), where=inner)
 
 
 def range_vector(ev: Evaluation, node: nodes.MatrixSelector) -> RangeVector:
@@ -133,23 +141,3 @@ def apply(ev: Evaluation, vector: RangeVector, kernel: Kernel) -> tuple[Float64A
     for rows, block in windows(ev, vector):
         values[rows], present[rows] = kernel(block)
     return values, present
-
-
-def positions(timestamps: Int64Array, offsets: Int64Array, times: Int64Array) -> Int64Array:
-    """Return, [series x steps], the index after the last sample that is not later than the step's time.
-
-    Every sample is put into the first step that sees it; counting up along the steps gives the indexes. That is linear
-    in samples and cells, where a binary search per cell is not.
-    """
-    steps, series = len(times), len(offsets) - 1
-    if steps == 1 or times[0] == times[-1]:
-        seen = np.concatenate(([0], np.cumsum(timestamps <= times[0])))
-        column = offsets[:-1] + seen[offsets[1:]] - seen[offsets[:-1]]
-        return np.repeat(column[:, None], steps, axis=1)
-    interval = int(times[1] - times[0])
-    bins = np.clip(-((int(times[0]) - timestamps) // interval), 0, steps)
-    bins += np.repeat(np.arange(series) * (steps + 1), np.diff(offsets))
-    per_bin = np.bincount(bins, minlength=series * (steps + 1)).reshape(series, steps + 1)
-    indexes: Int64Array = np.cumsum(per_bin[:, :steps], axis=1)
-    indexes += offsets[:-1, None]
-    return indexes
