@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from tocsin.alerting.engine import Engine
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 LONGEST_WAIT = 1.0
 """Seconds after which the engine looks for changed rules even if nothing is due."""
+STOP_SECONDS = 10.0
+"""How long what is under way gets to end when the engine stops."""
 
 
 class Lanes:
@@ -29,14 +31,16 @@ class Lanes:
         self._core = core
         self._width = width
         self._lanes: dict[int, ThreadPoolExecutor] = {}
-        self._closed = False
+        self._under_way: set[Future[None]] = set()
 
     def submit(self, datasource_id: int, function: Callable[[], None]) -> None:
         """Run a function in the lane of a datasource; called by the engine's thread only."""
         lane = self._lanes.get(datasource_id)
         if lane is None:
             lane = self._lanes[datasource_id] = ThreadPoolExecutor(self._width, f"alert-query-{datasource_id}")
-        lane.submit(self._run, function)
+        query = lane.submit(self._run, function)
+        self._under_way.add(query)
+        query.add_done_callback(self._under_way.discard)
 
     def _run(self, function: Callable[[], None]) -> None:
         try:
@@ -44,11 +48,12 @@ class Lanes:
         finally:
             self._core.release()
 
-    def close(self) -> None:
-        """Take nothing more and let queries that have not begun go."""
+    def close(self, timeout: float) -> None:
+        """Let queries that have not begun go, and wait for those under way: they still use the database."""
         for lane in self._lanes.values():
             lane.shutdown(wait=False, cancel_futures=True)
         self._lanes.clear()
+        wait(self._under_way.copy(), timeout)
 
 
 class Loop:
@@ -127,9 +132,9 @@ class EngineRunner:
 
     def stop(self) -> None:
         """Stop evaluating, record what is at hand, and leave the rings."""
-        self._evaluation.stop(10.0)
-        self._heartbeat.stop(10.0)
-        self._lanes.close()
+        self._evaluation.stop(STOP_SECONDS)
+        self._heartbeat.stop(STOP_SECONDS)
+        self._lanes.close(STOP_SECONDS)
         try:
             self._membership.leave()
         except Exception:
