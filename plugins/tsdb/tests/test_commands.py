@@ -82,14 +82,34 @@ def test_the_dump_keeps_every_bit(run: Run, make_box: Any, now: int, tmp_path: P
         wire.encode_series(wire.encode_labels([("__name__", "x")]), np.arange(now, now + 3), bits.view(np.float64))
     )
     box.close()
+    box = make_box()
+    about = wire.Metadata("x", "gauge", "What x is.", "s")
+    box.store.write(wire.encode_metadata(about))
+    box.close()
     dump = tmp_path / "dump"
     assert run("export", "--format", "remote-write", "-o", str(dump))[0] == 0
     (tmp_path / "tsdb").rename(tmp_path / "before")
     assert (
         run("import", "--format", "remote-write", str(dump))[1] == "3 samples in 1 blocks, 0 refused for their labels\n"
     )
-    found = make_box().store.select([], now, now + 9, max_samples=9)
-    assert found.values.view(np.uint64).tolist() == bits.tolist()
+    again = make_box().store
+    assert again.select([], now, now + 9, max_samples=9).values.view(np.uint64).tolist() == bits.tolist()
+    assert again.families() == {"x": [about]}
+
+
+def test_openmetrics_leaves_staleness_markers_out_and_says_so(
+    run: Run, make_box: Any, now: int, tmp_path: Path
+) -> None:
+    bits = np.array([0x7FF8000000000001, STALE_NAN_BITS, 0x3FF0000000000000], np.uint64)
+    box = make_box()
+    key = wire.encode_labels([("__name__", "x")])
+    box.store.write(wire.encode_series(key, now + 1000 * np.arange(3), bits.view(np.float64)))
+    box.close()
+    text = tmp_path / "text"
+    code, _, err = run("export", "-o", str(text))
+    assert (code, err) == (0, "1 staleness markers left out: only --format remote-write keeps them\n")
+    seconds = now // 1000
+    assert text.read_text() == f"x NaN {seconds}\nx 1 {seconds + 2}\n# EOF\n"
 
 
 @pytest.mark.parametrize(
