@@ -335,13 +335,14 @@ def test_requirements_of_the_tests_cover_every_distribution() -> None:
 
 
 def test_ci_installs_the_package_of_every_program_that_tests_start() -> None:
-    """A program that the test kit knows but CI does not install would fail there only."""
+    """A program that a test asks for but CI does not install would fail there only."""
     script = (ROOT / ".ci/run").read_text()
     block = re.search(r"^packages=\(\n(.*?)^\)", script, re.M | re.S)
     assert block is not None
     installed = set(block[1].split())
     needed = set()
-    for path in (ROOT / "core/tocsin/plugin/testkit/components").glob("*.py"):
+    places = ("core/tocsin/plugin/testkit/components/*.py", "tests/**/*.py", "*/*/tests/**/*.py")
+    for path in (path for place in places for path in ROOT.glob(place)):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "require_program":
                 needed.add(ast.literal_eval(node.args[1]))

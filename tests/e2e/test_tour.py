@@ -18,8 +18,8 @@ SETTINGS = "[Alert]\nEngineDelay = 1\n[EmbeddedTSDB]\nEnable = true\n"
 @pytest.mark.e2e
 @pytest.mark.timeout(600)
 def test_the_tour_works(make_deployment: Callable[..., Deployment], tmp_path: Path) -> None:
-    for program in ("prometheus", "curl"):
-        require_program(program, program)
+    require_program("prometheus", "prometheus")
+    require_program("curl", "curl")
     service = make_deployment(SETTINGS)
     steps = re.findall(r"^```bash\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
     assert len(steps) == 7

@@ -3,7 +3,6 @@
 import base64
 import io
 import os
-import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from tocsin.app.settings import SettingsError
 from tocsin.datasources.catalog import Catalog
 from tocsin.plugin.testkit import dat, err
-from tocsin.plugin.testkit.components import PATIENCE, Answer
+from tocsin.plugin.testkit.components import PATIENCE, Answer, require_program
 from tocsin.targets.install.addresses import comparable, is_written_by, normal_address, own_address
 from tocsin.targets.install.packages import VERSION
 
@@ -202,9 +201,7 @@ class Machine:
 
 @pytest.fixture
 def machine(agents, tmp_path: Path) -> Machine:
-    for program in ("bash", "curl", "tar", "awk"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
+    require_program("curl", "curl")
     return Machine(tmp_path / "machine", agents())
 
 

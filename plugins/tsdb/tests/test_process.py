@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import cramjam
 import numpy as np
 import pytest
 
-from tocsin.plugin.testkit.components import PATIENCE
+from tocsin.plugin.testkit.components import PATIENCE, Prometheus
 from tocsin_tsdb.storage import wire
 
 SNAPPY = {"Content-Encoding": "snappy", "Content-Type": "application/x-protobuf"}
@@ -61,23 +60,12 @@ def test_a_killed_store_comes_back_with_everything(make_deployment: Callable[...
     assert deployment.stop() == 0
 
 
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Debian's prometheus")
-def test_a_real_prometheus_writes_into_it(make_deployment: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_real_prometheus_writes_into_it(
+    make_deployment: Callable[..., Any], start_prometheus: Callable[..., Prometheus]
+) -> None:
     deployment = make_deployment(SETTINGS)
-    target = f"127.0.0.1:{deployment.port}"
-    config = tmp_path / "prometheus.yml"
-    config.write_text(
-        "global: {scrape_interval: 1s}\n"
-        f"scrape_configs: [{{job_name: center, static_configs: [{{targets: ['{target}']}}]}}]\n"
-        f"remote_write: [{{url: 'http://{target}/prometheus/api/v1/write', queue_config: {{batch_send_deadline: 1s}}}}]\n"
-    )
-    options = [
-        f"--config.file={config}",
-        f"--storage.tsdb.path={tmp_path / 'prom'}",
-        "--web.listen-address=127.0.0.1:0",
-    ]
-    process = subprocess.Popen([shutil.which("prometheus") or "", *options], stderr=subprocess.DEVNULL)
-    try:
+    writing = {"url": f"{deployment.url}/prometheus/api/v1/write", "queue_config": {"batch_send_deadline": "1s"}}
+    with start_prometheus(scrape={"center": [f"127.0.0.1:{deployment.port}"]}, remote_write=[writing]):
         deployment.until(
             lambda: query(deployment, 'up{job="center"}')[0]["value"][1] == "1" if query(deployment, "up") else False,
             "its samples are there",
@@ -85,9 +73,6 @@ def test_a_real_prometheus_writes_into_it(make_deployment: Callable[..., Any], t
         deployment.until(
             lambda: bool(query(deployment, "rate(prometheus_tsdb_head_samples_appended_total[1m]) > 0")), "a rate"
         )
-    finally:
-        process.terminate()
-        process.wait(PATIENCE)
     metadata = deployment.request("GET", "/prometheus/api/v1/metadata").data
     assert json.loads(metadata)["status"] == "success"
 

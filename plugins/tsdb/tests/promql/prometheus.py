@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import shutil
-import socket
 import struct
 import subprocess
 import time
@@ -17,27 +15,18 @@ from typing import Any
 
 import cramjam
 
-from tocsin.plugin.testkit.components import PATIENCE
+from tocsin.plugin.testkit.components import PATIENCE, free_port
 from tocsin_tsdb.promql.interface import Labels
-
-_START_SECONDS = 20.0
-
-
-def find_prometheus() -> str | None:
-    """Return the program's path, if it is installed."""
-    return shutil.which("prometheus")
 
 
 @contextlib.contextmanager
-def run_prometheus(program: str, directory: Path) -> Iterator[Prometheus]:
+def run_prometheus(program: Path, directory: Path) -> Iterator[Prometheus]:
     """Start an instance, wait until it is ready, stop it at the end."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     config = directory / "prometheus.yml"
     config.write_text("global: {}\n")
     command = [
-        program,
+        str(program),
         f"--config.file={config}",
         f"--storage.tsdb.path={directory / 'data'}",
         "--storage.tsdb.retention.time=100y",
@@ -69,7 +58,7 @@ class Prometheus:
 
     def wait_ready(self, process: subprocess.Popen[bytes]) -> None:
         """Return when the server answers; fail when it ends or takes too long."""
-        until = time.monotonic() + _START_SECONDS
+        until = time.monotonic() + PATIENCE
         while time.monotonic() < until and process.poll() is None:
             with contextlib.suppress(OSError):
                 if self._request("GET", "/-/ready")[0] == 200:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tocsin.plugin.testkit.components import require_program
 from tocsin_tsdb.promql.engine import Engine
 from tocsin_tsdb.promql.interface import PromQLError
 from tocsin_tsdb.promql.render import render_data
@@ -19,7 +19,7 @@ from tocsin_tsdb.promql.render import render_data
 from .differential_data import BASE_MS, DURATION_MS, QUERY_RESIDUE_MS, generate
 from .differential_queries import generated_queries
 from .memory import MemoryStore
-from .prometheus import Prometheus, find_prometheus, run_prometheus
+from .prometheus import Prometheus, run_prometheus
 
 SEED = 20231114
 SLICE_MS = 600_000
@@ -38,11 +38,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, Engine]]:
     """Both engines over the same samples."""
-    program = find_prometheus()
-    if program is None:
-        if os.environ.get("CI"):
-            pytest.fail("prometheus is not installed; the comparison must run in CI")
-        pytest.skip("prometheus is not installed")
+    program = require_program("prometheus", "prometheus")
     series = generate(SEED)
     store = MemoryStore()
     for labels, samples in series.items():
