@@ -61,7 +61,7 @@ RW = [{"user_group_id": 1, "perm_flag": "rw"}]
         ({"name": "  "}, "Name is blank"),
         ({"name": "x" * 192}, "Name: got 192 characters, expected at most 191"),
         ({"label_enable": 2}, "json body invalid: label_enable: got 2, expected 0 or 1"),
-        ({"label_enable": "1"}, "json body invalid: label_enable: Not a valid integer."),
+        ({"label_enable": "1"}, "json body invalid: label_enable: got a text, expected an integer"),
         ({"members": []}, "members empty"),
         ({"members": None}, "members empty"),
         ({"members": [{"user_group_id": 1, "perm_flag": "ro"}]}, "At least one team have rw permission"),
@@ -70,7 +70,7 @@ RW = [{"user_group_id": 1, "perm_flag": "rw"}]
             {"members": [{"user_group_id": 1, "perm_flag": "rx"}]},
             "json body invalid: members.0.perm_flag: got 'rx', expected 'ro' or 'rw'",
         ),
-        ({"members": [1]}, "json body invalid: members.0: Invalid input type."),
+        ({"members": [1]}, "json body invalid: members.0: got 1, expected an object"),
     ],
 )
 def test_bad_groups(world, changes: dict[str, Any], text: str) -> None:

@@ -57,7 +57,7 @@ def test_built_in_roles_can_be_changed_and_stay_so(world, make_world) -> None:
         ("POST", "roles", {}, "json body invalid: name: Missing data for required field."),
         ("POST", "roles", {"name": "x", "note": "y" * 256}, "Note: got 256 characters, expected at most 255"),
         ("PUT", "roles", {"name": "x"}, "json body invalid: id: Missing data for required field."),
-        ("PUT", "roles", {"id": "2", "name": "x"}, "json body invalid: id: Not a valid integer."),
+        ("PUT", "roles", {"id": "2", "name": "x"}, "json body invalid: id: got a text, expected an integer"),
         ("PUT", "roles", {"id": 99, "name": "x"}, "role not found"),
         ("PUT", "role/99/ops", [], "role not found"),
         ("GET", "role/99/ops", None, "role not found"),

@@ -76,7 +76,7 @@ def test_the_maker_keeps_access_after_leaving(world) -> None:
         ({"name": " "}, "Name is blank"),
         ({"name": "x" * 129}, "Name: got 129 characters, expected at most 128"),
         ({"note": "x"}, "json body invalid: name: Missing data for required field."),
-        ({"name": {}}, "json body invalid: name: Not a valid string."),
+        ({"name": {}}, "json body invalid: name: got an object, expected a text"),
     ],
 )
 def test_bad_teams(world, body: dict[str, Any], text: str) -> None:
@@ -90,8 +90,8 @@ def test_bad_teams(world, body: dict[str, Any], text: str) -> None:
     [
         ({"ids": []}, "ids empty"),
         ({}, "ids empty"),
-        ({"ids": ["1"]}, "json body invalid: ids.0: Not a valid integer."),
-        ({"ids": 1}, "json body invalid: ids: Not a valid list."),
+        ({"ids": ["1"]}, "json body invalid: ids.0: got a text, expected an integer"),
+        ({"ids": 1}, "json body invalid: ids: got 1, expected an array"),
         ([1], "json body invalid: json: cannot unmarshal array into Go value of type idsForm"),
     ],
 )

@@ -60,12 +60,12 @@ def test_passwords_are_hashed(world) -> None:
         ({"password": "seven77"}, "password: got 7 characters, expected at least 8", "invalid"),
         ({"password": "é" * 513}, "password: got 1026 bytes, expected at most 1024", "invalid"),
         ({"roles": []}, "roles empty", "invalid"),
-        ({"roles": "Standard"}, "json body invalid: roles: Not a valid list.", "invalid"),
-        ({"roles": [1]}, "json body invalid: roles.0: Not a valid string.", "invalid"),
+        ({"roles": "Standard"}, "json body invalid: roles: got a text, expected an array", "invalid"),
+        ({"roles": [1]}, "json body invalid: roles.0: got 1, expected a text", "invalid"),
         ({"roles": ["two words"]}, "Role name: got 'two words', expected a name without spaces", "invalid"),
         ({"roles": [f"role{i:03}" for i in range(40)]}, "Roles: got 319 characters, expected at most 255", "invalid"),
-        ({"contacts": ["x"]}, "json body invalid: contacts: Not a valid mapping type.", "invalid"),
-        ({"contacts": {"k": 1}}, "json body invalid: contacts.k.value: Not a valid string.", "invalid"),
+        ({"contacts": ["x"]}, "json body invalid: contacts: got an array, expected an object", "invalid"),
+        ({"contacts": {"k": 1}}, "json body invalid: contacts.k.value: got 1, expected a text", "invalid"),
     ],
 )
 def test_bad_users(world, changes: dict[str, Any], text: str, code: str) -> None:
@@ -252,3 +252,19 @@ def test_who_may_change_users(world) -> None:
     assert made["create_by"] == "staff"
     assert dat(staff.delete(f"/api/svc/user/{made['id']}")) is None
     assert dat(standard.get("/api/svc/install-date")) > 0
+
+
+def test_who_manages_users_does_not_become_an_administrator(world) -> None:
+    world.role("staff", "/users", "/users/add", "/users/put", "/users/del")
+    staff, other = world.user("staff", "staff"), world.user("other", "Guest")
+    own, root = world.user_id("staff"), 1
+    body = {"username": "x", "password": ROOT_PASSWORD, "roles": [" Admin "]}
+    assert err(staff.post("/api/svc/users", body)) == "forbidden"
+    assert err(staff.put(f"/api/svc/user/{own}/profile", {"roles": ["staff", "Admin"]})) == "forbidden"
+    assert err(staff.put(f"/api/svc/user/{root}/profile", {"roles": ["Guest"]})) == "forbidden"
+    assert err(staff.put(f"/api/svc/user/{root}/password", {"password": "mine from now on"})) == "forbidden"
+    assert err(staff.delete(f"/api/svc/user/{root}")) == "forbidden"
+    assert dat(staff.put(f"/api/svc/user/{world.user_id('other')}/profile", {"roles": ["Standard"]})) is None
+    assert dat(other.get("/api/svc/self/profile"))["roles"] == ["Standard"]
+    assert dat(world.root.put(f"/api/svc/user/{own}/profile", {"roles": [" Admin "]})) is None
+    assert dat(staff.get("/api/svc/self/profile"))["admin"]

@@ -113,9 +113,9 @@ def test_the_datasources_own_timeout_holds(app: TestApp, journal: Any, save: Cal
         ("range", {"query": "up", "start": 1, "end": 2, "step": -1}, "queries.0.step: got -1, expected seconds"),
         ("range", {"query": "up", "start": 1, "end": 2, "step": 0.0001}, "queries.0.step: got 0.0001"),
         ("range", {"query": "up", "start": 1, "end": 2, "max_points": -1}, "queries.0.max_points"),
-        ("range", {"query": "up", "start": "x", "end": 2}, "queries.0.start: Not a valid number"),
+        ("range", {"query": "up", "start": "x", "end": 2}, "queries.0.start: got a text, expected a number"),
         ("instant", {"query": "up"}, "queries.0.time: Missing data"),
-        ("instant", {"query": 5, "time": 1}, "queries.0.query: Not a valid string"),
+        ("instant", {"query": 5, "time": 1}, "queries.0.query: got 5, expected a text"),
     ],
 )
 def test_faults_in_a_query_are_named(

@@ -8,6 +8,7 @@ import pytest
 from marshmallow import Schema, fields
 
 from tocsin.app.core import Core
+from tocsin.http.context import NULL
 from tocsin.http.routes import RouteClash, RouteTable
 from tocsin.plugin import (
     ANONYMOUS,
@@ -64,6 +65,7 @@ class Things(Feature):
         yield page.get("/crash", crash, ANONYMOUS)
         yield page.get("/refuse", refuse, ANONYMOUS)
         yield page.get("/nothing", lambda context: None, ANONYMOUS)
+        yield page.get("/null", lambda context: NULL, ANONYMOUS)
         yield page.get("/large", lambda context: ["x" * 100] * 100, ANONYMOUS)
         yield page.get("/thing/:id/arguments", arguments, ANONYMOUS)
         yield page.get("/thing/fixed/arguments", lambda context: "fixed", ANONYMOUS)
@@ -116,6 +118,43 @@ def test_the_envelope_has_dat_err_and_request_id(client: WsgiClient) -> None:
     assert answer.json() == {"dat": {"name": "a"}, "err": "", "request_id": "my-id"}
     assert answer.headers["x-trace-id"] == "my-id"
     assert set(client.get("/api/svc/nothing").json()) == {"err", "request_id"}
+    assert client.get("/api/svc/null", headers={"X-Trace-Id": "x"}).json() == {
+        "dat": None,
+        "err": "",
+        "request_id": "x",
+    }
+
+
+@pytest.mark.parametrize("path", ["/ping", "/api/svc/nothing", "/metrics"])
+def test_head_is_get_without_a_body(client: WsgiClient, path: str) -> None:
+    head, got = client.request("HEAD", path), client.get(path)
+    assert (head.status, head.headers["content-type"]) == (200, got.headers["content-type"])
+    assert head.body == b""
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/api/svc/nobody/knows", 200),
+        ("GET", "/alert-rules", 200),
+        ("GET", "/logo.png", 404),
+        ("POST", "/rw/v1/writ", 404),
+        ("POST", "/ping", 404),
+        ("GET", "/v1/svc/nobody/knows", 404),
+    ],
+)
+def test_programs_do_not_get_a_page_for_a_wrong_address(
+    client: WsgiClient, method: str, path: str, status: int
+) -> None:
+    answer = client.request(method, path, body=b"x")
+    assert answer.status == status
+    assert answer.headers["content-type"] == f"text/{'html' if status == 200 else 'plain'}; charset=utf-8"
+
+
+@pytest.mark.parametrize("number", ["1_0", "%201", "%D9%A3", "1.0", "0x1", "1" * 5000])
+def test_numbers_are_written_in_plain_digits(client: WsgiClient, number: str) -> None:
+    assert "to int64" in err(client.get(f"/api/svc/thing/{number}/arguments?word=x"))
+    assert "to int64" in err(client.get(f"/api/svc/thing/1/arguments?word=x&limit={number}"))
 
 
 def test_a_bad_trace_id_is_replaced(client: WsgiClient) -> None:
@@ -130,8 +169,8 @@ def test_a_bad_trace_id_is_replaced(client: WsgiClient) -> None:
         ("/thing", b"[]", "cannot unmarshal array into Go value of type object"),
         ("/things", b"{}", "json: cannot unmarshal object into Go value of type []models.Thing"),
         ("/thing", b"{}", "name: Missing data for required field."),
-        ("/thing", b'{"name": "a", "size": "big"}', "size: Not a valid integer."),
-        ("/things", b'[{"name": "a"}, {"name": 3}]', "1.name: Not a valid string."),
+        ("/thing", b'{"name": "a", "size": "big"}', "size: got a text, expected an integer"),
+        ("/things", b'[{"name": "a"}, {"name": 3}]', "1.name: got 3, expected a text"),
         ("/small", b"{" + b" " * 200 + b"}", "body of 202 bytes is over the limit of 100"),
         ("/thing", b" " * 2000, "over the limit of 1000"),
     ],

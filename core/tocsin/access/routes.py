@@ -146,7 +146,9 @@ def _user_filter(ctx: Context) -> UserFilter:
 
 def create_user(ctx: Context) -> None:
     """Make a user."""
-    ctx.core.get(Users).create(ctx.body, ctx.operator)
+    users = ctx.core.get(Users)
+    users.require_reach(ctx.user, roles=ctx.body["roles"])
+    users.create(ctx.body, ctx.operator)
 
 
 def user_profile(ctx: Context) -> dict[str, Any]:
@@ -156,17 +158,23 @@ def user_profile(ctx: Context) -> dict[str, Any]:
 
 def change_user(ctx: Context) -> None:
     """Overwrite a user's profile and roles."""
-    ctx.core.get(Users).update(ctx.param_int("id"), ctx.body, ctx.operator)
+    users, user_id = ctx.core.get(Users), ctx.param_int("id")
+    users.require_reach(ctx.user, user_id, ctx.body["roles"])
+    users.update(user_id, ctx.body, ctx.operator)
 
 
 def reset_password(ctx: Context) -> None:
     """Give a user a new password."""
-    ctx.core.get(Users).set_password(ctx.param_int("id"), ctx.body["password"], ctx.operator)
+    users, user_id = ctx.core.get(Users), ctx.param_int("id")
+    users.require_reach(ctx.user, user_id)
+    users.set_password(user_id, ctx.body["password"], ctx.operator)
 
 
 def delete_user(ctx: Context) -> None:
     """Remove a user."""
-    ctx.core.get(Users).delete(ctx.param_int("id"))
+    users, user_id = ctx.core.get(Users), ctx.param_int("id")
+    users.require_reach(ctx.user, user_id)
+    users.delete(user_id)
 
 
 def groups_of_user(ctx: Context) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from tocsin.access.names import (
 from tocsin.access.passwords import Passwords
 from tocsin.access.points import ADMIN
 from tocsin.access.refusals import refused, taken
-from tocsin.plugin import ApiError, invalid, not_found
+from tocsin.plugin import ApiError, Caller, forbidden, invalid, not_found
 from tocsin.store.database import Database
 from tocsin.store.snapshots import Snapshots
 
@@ -71,6 +71,17 @@ class Users:
         self._directory = directory
         self._passwords = passwords
         self._clock = clock
+
+    def require_reach(self, caller: Caller, user_id: int = 0, roles: Iterable[str] = ()) -> None:
+        """Raise ``forbidden`` for what is left to administrators: making one, and touching one.
+
+        Otherwise whoever manages users could make themselves one.
+        """
+        if caller.is_admin:
+            return
+        known = self._directory.state().users.get(user_id)
+        if ADMIN in map(str.strip, roles) or (known is not None and ADMIN in known.roles):
+            raise forbidden()
 
     def create(self, given: Mapping[str, Any], operator: str) -> int:
         """Make a user from ``username``, ``password``, ``roles`` and the profile fields; return the id.
@@ -121,7 +132,7 @@ class Users:
         with self._database.atomic():
             self._snapshots.bump(USERS)  # first: of two administrators who demote each other one must wait
             row = self._row(user_id)
-            if "roles" in given and ADMIN not in given["roles"]:
+            if "roles" in given and ADMIN not in change["roles"].split():
                 self._keep_an_admin(row, "Cannot take the role Admin from the last admin user")
             User.update(**change, **self._stamp(operator)).where(User.id == user_id).execute()
 

@@ -25,6 +25,7 @@ from tocsin.alerting.tryrun import check_in_effect
 from tocsin.datasources.catalog import Catalog
 from tocsin.events.audience import own_groups, team_ids, team_objects, visible_groups
 from tocsin.events.search import active_per_rule, one_historical
+from tocsin.http.context import NULL
 from tocsin.http.schemas import IdsSchema, checked
 from tocsin.plugin import LOGIN, Body, Context, Route, group_read, group_write, invalid, page, perm
 
@@ -195,7 +196,7 @@ def callbacks(ctx: Context) -> Any:
     """Callback addresses in use, for completion."""
     groups = own_groups(ctx.core.get(Directory), ctx.user)
     found = ctx.core.get(AlertRules).in_groups(groups)
-    return sorted({url for rule in found for url in rule["callbacks"]}) or None
+    return sorted({url for rule in found for url in rule["callbacks"]}) or NULL
 
 
 def relabel_test(ctx: Context) -> Any:
@@ -206,7 +207,7 @@ def relabel_test(ctx: Context) -> Any:
         if "=" not in tag:
             raise invalid(f"tag:{tag} format error")
     relabel.check_relabel(ctx.body["configs"])
-    return relabel.relabelled(ctx.body["tags"], relabel.parse_steps(ctx.body["configs"])) or None
+    return relabel.relabelled(ctx.body["tags"], relabel.parse_steps(ctx.body["configs"])) or NULL
 
 
 def timezones(_: Context) -> Any:

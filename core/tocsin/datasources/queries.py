@@ -37,7 +37,9 @@ def run_range(
     for i, item in enumerate(queries):
         span = item["end"] - item["start"]
         if span < 0:
-            raise invalid(f"queries[{i}].end: got {item['end']:g}, expected a time not before start {item['start']:g}")
+            raise invalid(
+                f"queries[{i}].end: got {item['end']:.15g}, expected a time not before start {item['start']:.15g}"
+            )
         step, raised = effective_step(span, item["step"], item["max_points"] or max_points)
         question = MetricQuery({"query": item["query"]}, item["start"], item["end"], step, timeout)
         found.append(_ask(pool, datasource_id, question))

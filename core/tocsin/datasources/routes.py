@@ -15,6 +15,7 @@ from tocsin.datasources.saving import Saver
 from tocsin.datasources.settings import AnonymousAccess, DatasourceSettings
 from tocsin.datasources.types import brief, listed_types
 from tocsin.http.app import METHODS
+from tocsin.http.context import NULL, Null
 from tocsin.plugin import (
     ADMIN,
     ANONYMOUS,
@@ -164,11 +165,11 @@ def list_for_service(context: Context) -> list[Any]:
     return [record.full() for record in context.core.get(Catalog).listed(plugin_type=context.query("typ"))]
 
 
-def ids_of_cluster(context: Context) -> list[int] | None:
+def ids_of_cluster(context: Context) -> list[int] | Null:
     """Return the ids of the datasources that belong to an engine cluster."""
     name = context.query("name")
     records = context.core.get(Catalog).records().values()
-    return [record.id for record in records if record.cluster_name == name] or None
+    return [record.id for record in records if record.cluster_name == name] or NULL
 
 
 def rsa_config(context: Context) -> dict[str, Any]:

@@ -124,4 +124,4 @@ def _check_settings(kind: DatasourceType, settings: Mapping[str, Any]) -> None:
     try:
         schema(unknown="include").load(settings)
     except ValidationError as error:
-        raise invalid("settings." + first_fault(error.messages)) from None
+        raise invalid("settings." + first_fault(error)) from None

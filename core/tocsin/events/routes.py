@@ -13,6 +13,7 @@ from tocsin.events.cleaning import HistoryCleaner
 from tocsin.events.form import Event, active_form, history_form
 from tocsin.events.schemas import EventIdsSchema, HistoryDeleteSchema, ViewSchema
 from tocsin.events.search import FUTURE, Cursor, EventFilter
+from tocsin.http.context import NULL
 from tocsin.http.schemas import IdsSchema
 from tocsin.plugin import ADMIN, ANONYMOUS, LOGIN, Body, Context, Route, forbidden, invalid, page, perm
 from tocsin.template import Limits, Reason, TemplateEngine, TemplateError
@@ -91,7 +92,7 @@ def card_details(ctx: Context) -> Any:
     """The active events of a card."""
     ids = tuple(ctx.body["ids"] or ())
     if not ids:
-        return None
+        return NULL
     events, _ = search.active(EventFilter(ids=ids, groups=visible_groups(ctx)), search.CARD_LIMIT)
     return shown_active(ctx, events)
 

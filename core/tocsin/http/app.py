@@ -36,7 +36,7 @@ Responder = Callable[..., None]
 
 
 class Resource:
-    """The responders of one path; methods without a row answer like an unknown path."""
+    """The responders of one path; HEAD is GET without a body, other methods without a row are like an unknown path."""
 
 
 class Application:
@@ -74,7 +74,7 @@ class Application:
         resource = Resource()
         unknown = self._responder(self._fallback)
         for method in METHODS:
-            row = rows.get(method)
+            row = rows.get(method) or (rows.get("GET") if method == "HEAD" else None)
             setattr(resource, f"on_{method.lower()}", self._responder(row) if row else unknown)
         return resource
 

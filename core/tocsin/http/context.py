@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 TRUE = frozenset(("true", "1", "on", "checked", "yes", "Y"))
 FALSE = frozenset(("false", "0", "off", "no", "N"))
+INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+"""Python itself takes more for a number: spaces around it, underscores inside, digits of other scripts."""
 NO_NUL = "got a text with the character U+0000, expected one without it"
 
 
@@ -37,6 +40,13 @@ class Raw:
     content_type: str = "application/json; charset=utf-8"
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
+
+
+class Null:
+    """Stands for a JSON null in ``dat``, where ``None`` would leave the member out."""
+
+
+NULL = Null()
 
 
 def text(body: str, status: int = 200) -> Raw:
@@ -174,10 +184,7 @@ class Context:
 
     @staticmethod
     def _integer(value: str, message: str) -> int:
-        try:
-            number = int(value)
-        except ValueError:
-            raise invalid(message.format(value)) from None
+        number = int(value) if INTEGER.fullmatch(value) else 1 << 63
         if not -(1 << 63) <= number < 1 << 63:
             raise invalid(message.format(value))
         return number

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import falcon
 import orjson
 
-from tocsin.http.context import Context, Raw
+from tocsin.http.context import NULL, Context, Raw
 from tocsin.http.errors import ApiError
 from tocsin.http.i18n import translate
 from tocsin.http.routes import Surface
@@ -27,7 +27,7 @@ _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
 def answer(context: Context, response: falcon.Response, result: Any) -> None:
-    """Write a handler's result: a :class:`Raw` as it is, anything else in the envelope (``None`` has no ``dat``)."""
+    """Write a handler's result: a :class:`Raw` as it is, anything else in the envelope; ``None`` has no ``dat``."""
     for name, value in context.response_headers.items():
         response.set_header(name, value)
     if isinstance(result, Raw):
@@ -100,4 +100,6 @@ def _bytes(context: Context, response: falcon.Response, data: bytes) -> None:
 def _plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(value)
+    if value is NULL:
+        return None
     raise TypeError(f"cannot render {type(value).__name__}")

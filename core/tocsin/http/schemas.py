@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, pre_load, validate
@@ -95,15 +96,68 @@ def checked(schema: Schema, value: Any, what: str = "json body invalid", *, many
     try:
         return schema.load(value, many=many)
     except ValidationError as error:
-        raise invalid(f"{what}: {first_fault(error.messages)}") from None
+        raise invalid(f"{what}: {first_fault(error)}") from None
 
 
-def first_fault(messages: Any, path: str = "") -> str:
-    """Return the first complaint of a marshmallow error with the path of its field."""
-    if isinstance(messages, dict):
-        name, inner = next(iter(messages.items()))
-        where = path if name == "_schema" else (f"{path}.{name}" if path else str(name))
-        return first_fault(inner, where)
-    if isinstance(messages, list):
-        return first_fault(messages[0], path)
-    return f"{path}: {messages}" if path else str(messages)
+KINDS = {
+    "Not a valid string.": "a text",
+    "Not a valid integer.": "an integer",
+    "Not a valid number.": "a number",
+    "Not a valid boolean.": "true or false",
+    "Not a valid list.": "an array",
+    "Not a valid mapping type.": "an object",
+    "Invalid input type.": "an object",
+}
+LIMITS = {"Must be one of: ": "one of ", "Must be ": "a number "}
+LENGTHS = {
+    "Length must be ": "",
+    "Longer than maximum length ": "at most ",
+    "Shorter than minimum length ": "at least ",
+}
+LONGEST_SHOWN = 80
+
+
+def first_fault(error: ValidationError) -> str:
+    """Return the first complaint of a marshmallow error: the path of the field, what came and what was expected."""
+    messages: Any = error.messages
+    value, path = error.data, []
+    while not isinstance(messages, str):
+        if isinstance(messages, list):
+            messages = messages[0]
+            continue
+        name, messages = next(iter(messages.items()))
+        if name != "_schema":
+            path.append(str(name))
+            value = _member(value, name)
+    return ": ".join(filter(None, (".".join(path), _worded(messages, value))))
+
+
+def _member(value: Any, name: Any) -> Any:
+    """Return a part of what was sent; the steps into a mapping's key and value lead nowhere further."""
+    try:
+        return value[name]
+    except (LookupError, TypeError):
+        return value
+
+
+def _worded(message: str, value: Any) -> str:
+    if message in KINDS:
+        return f"got {_kind(value)}, expected {KINDS[message]}"
+    for start, wanted in LIMITS.items():
+        if message.startswith(start):
+            return f"got {_shown(value)}, expected {wanted}{message[len(start) :].rstrip('.')}"
+    for start, wanted in LENGTHS.items():
+        if message.startswith(start):
+            return f"got a length of {len(value)}, expected {wanted}{message[len(start) :].rstrip('.')}"
+    return message
+
+
+def _kind(value: Any) -> str:
+    """Return what sort of value came; texts are not repeated, they may be secret."""
+    names: dict[type, str] = {str: "a text", dict: "an object", list: "an array"}
+    return names.get(type(value)) or _shown(value)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)  # also integers of any size
+    return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "..."

@@ -76,7 +76,7 @@ def fault_of(kind: ChannelType, config: Mapping[str, Any] | None) -> str:
             schema(unknown="include").load(config)
         kind.check(config)
     except ValidationError as error:
-        return "request_config." + first_fault(error.messages)
+        return "request_config." + first_fault(error)
     except ValueError as error:
         return str(error)
     except Exception as error:

@@ -118,7 +118,7 @@ def test_victoria_metrics_answers_too(
         ({"settings": {"write_addr": "127.0.0.1/write"}}, "settings.write_addr must start with http or https"),
         ({"settings": {"write_addr": "http://a/w,ftp://b"}}, "settings.write_addr[1] must start with http"),
         ({"settings": {"internal_addr": "http://169.254.169.254"}}, "settings.internal_addr: connections to"),
-        ({"settings": {"prometheus.tsdb_type": 5}}, "settings.prometheus.tsdb_type: Not a valid string"),
+        ({"settings": {"prometheus.tsdb_type": 5}}, "settings.prometheus.tsdb_type: got 5, expected a text"),
     ],
 )
 def test_settings_that_cannot_work_are_named(save: Callable[..., Any], change: dict[str, Any], message: str) -> None:

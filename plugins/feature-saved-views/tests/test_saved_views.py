@@ -93,9 +93,9 @@ def test_favourites_come_first_and_belong_to_one_user(app: TestApp) -> None:
     [
         (body(" "), "saved view name is blank"),
         (body(page=" "), "saved view page is blank"),
-        (body(public_cate=3), "public_cate: Must be one of: 0, 1, 2."),
-        (body(gids=["a"]), "gids.0: Not a valid integer."),
-        (body("x" * 256), "name: Longer than maximum length 255."),
+        (body(public_cate=3), "public_cate: got 3, expected one of 0, 1, 2"),
+        (body(gids=["a"]), "gids.0: got a text, expected an integer"),
+        (body("x" * 256), "name: got a length of 256, expected at most 255"),
         ([], "cannot unmarshal array"),
     ],
 )
