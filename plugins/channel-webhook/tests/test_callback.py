@@ -143,7 +143,10 @@ def test_connections_are_shared_and_not_hoarded(channel: CallbackChannel, http_s
             "http request method must be GET, POST or PUT",
         ),
         ({"http_request_config": {"url": "gopher://h", "method": "GET"}}, "http request url must start with http"),
-        ({"http_request_config": {"url": "http://h", "method": "GET", "timeout": "1"}}, "timeout: got a text, expected an integer"),
+        (
+            {"http_request_config": {"url": "http://h", "method": "GET", "timeout": "1"}},
+            "timeout: got a text, expected an integer",
+        ),
         (
             {"http_request_config": {"url": "http://h", "method": "GET", "headers": {"a": 1}}},
             "headers.a.value: got ",
