@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import threading
 import time
@@ -16,7 +18,18 @@ import urllib3
 
 from tocsin.ingest.decode import decode_chunk
 from tocsin.ingest.wire import wire
-from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, VmAgent, free_port
+from tocsin.plugin.testkit.components import (
+    Answer,
+    Hang,
+    HttpSink,
+    Redirect,
+    Request,
+    Reset,
+    Trickle,
+    VmAgent,
+    free_port,
+)
+from tocsin.plugin.testkit.components.sink import Behaviour
 from tocsin.plugin.testkit.deployment import Deployment
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -55,11 +68,12 @@ def samples(sink: HttpSink) -> Counter[tuple[str, int, float]]:
 
 
 def send(service: Deployment, numbers: range) -> set[str]:
-    """Send requests and return the series that were accepted."""
+    """Send requests and return the series that were accepted; a request to a worker that is killed is not."""
     accepted: set[str] = set()
     for number in numbers:
-        if service.request("POST", "/rw/v1/write", body(number)).status == 200:
-            accepted.update(f"{number}-{n}" for n in range(SERIES))
+        with contextlib.suppress(urllib3.exceptions.ProtocolError):
+            if service.request("POST", "/rw/v1/write", body(number)).status == 200:
+                accepted.update(f"{number}-{n}" for n in range(SERIES))
     return accepted
 
 
@@ -193,3 +207,59 @@ def test_a_gateway_far_from_its_center(make_deployment: Make, http_sink: HttpSin
     assert gateway.request("POST", "/v1/svc/heartbeat", beat).status == 503
     assert gateway.request("POST", "/rw/v1/write", series).status == 200
     http_sink.wait_for(2)
+
+
+class Faults:
+    """A backend that does, as a seeded generator wants, everything that backends do."""
+
+    WAYS = (
+        *(Answer(204), Answer(204), Answer(400), Answer(503), Answer(429), Answer(429, headers={"Retry-After": "1"})),
+        *(Hang(), Reset(), Reset(after=3), Redirect("http://127.0.0.1:9/")),
+        *(Trickle(interval=0.03, body=b"x" * 30), Trickle(interval=0.03, body=b"x" * 30, status=500)),
+    )
+
+    def __init__(self, seed: int) -> None:
+        self._random, self._lock = random.Random(seed), threading.Lock()
+
+    def __call__(self, request: Request) -> Behaviour:
+        with self._lock:
+            return self._random.choice(self.WAYS)
+
+
+def accounts(service: Deployment, url: str) -> tuple[float, dict[str, float]]:
+    """Return the series that were to reach a backend, and what became of them."""
+    fates = ("written_total", "write_rejected_total", "writer_dropped_total", "writer_pending", "spool_series")
+    received, dropped = (service.metric(f"svc_pushgw_{name}") for name in ("samples_received_total", "dropped_total"))
+    return received - dropped, {name: service.metric(f"svc_pushgw_{name}", url=url) for name in fates}
+
+
+@pytest.mark.parametrize("spool", [True, False])
+def test_accounts_close_under_every_fault(
+    make_deployment: Make, http_sink: HttpSink, tmp_path: Path, spool: bool
+) -> None:
+    """Backends do what they want, then a worker is killed in mid-batch: each series is written, refused or lost by name."""
+    with HttpSink(Faults(1)) as one, HttpSink(Faults(2)) as two:
+        settings = f'[Pushgw.WriterOpt]\nRetryCount = 3\n{f"""SpoolDir = "{tmp_path}/spool" """ if spool else ""}\n'
+        for sink in (one, two):
+            settings += f'[[Pushgw.Writers]]\nUrl = "{sink.url}"\nTimeout = 300\n'
+        settings += f'[[Pushgw.Writers]]\nUrl = "{http_sink.url}"\nAsyncWrite = true\n'
+        settings += '[[Pushgw.DropSample]]\nid = "7-7"\n'
+        service = make_deployment(settings, process="pushgw")
+        accepted = send(service, range(REQUESTS // 2))
+        service.kill("worker")
+        service.until(lambda: len(service.processes()["worker"]) == 2, "two workers again")
+        accepted |= send(service, range(REQUESTS // 2, REQUESTS))
+        for sink in (one, two):
+            sink.default = Answer(204)
+
+        def settled() -> bool:
+            fates = [accounts(service, sink.url)[1] for sink in (one, two, http_sink)]
+            return not any(fate["writer_pending"] or fate["spool_series"] for fate in fates)
+
+        service.until(settled, "nothing waits")
+        for sink in (one, two, http_sink):
+            total, fates = accounts(service, sink.url)
+            assert sum(fates.values()) == total, (sink.url, total, fates)
+            missing = accepted - {"7-7"} - arrived(sink).keys()
+            assert len(missing) <= fates["writer_dropped_total"], (sink.url, sorted(missing)[:5], fates)
+        assert len(accepted) >= (REQUESTS - 2) * SERIES  # two connections at most led to the worker that was killed

@@ -40,7 +40,7 @@ class Board:
             for slot in range(ROWS):
                 row = slot * self._width
                 owner = self._cells[row]
-                if owner == 0 or owner == os.getpid() or not _alive(owner):
+                if owner == 0 or owner == os.getpid() or not alive(owner):
                     self._cells[row] = os.getpid()
                     for column in range(1, self._width):
                         self._cells[row + column] = 0
@@ -68,7 +68,8 @@ class Board:
         return sum(self._cells[column + 1 :: self._width].tolist())
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
+    """Return whether a process exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tocsin.ingest.board import Board
+from tocsin.ingest.casualties import count_casualties
 from tocsin.ingest.decode import decode_chunk, decode_series
 from tocsin.ingest.hosts import HostRegister, TargetLabels
 from tocsin.ingest.interface import Chunk, Rewritten
@@ -228,6 +229,7 @@ class Gateway:
     def start(self) -> None:
         """Start in a worker process."""
         self.board.claim()
+        count_casualties(self.metrics)
         for outlet in self.outlets:
             outlet.start()
         self._requests = self.board.slot

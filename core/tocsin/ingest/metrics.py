@@ -26,6 +26,7 @@ class Lost:
     SHUTDOWN = "shutdown"
     NO_WRITER = "no_writer"
     INTERNAL = "internal"
+    KILLED = "worker_killed"
 
 
 LOST = tuple(value for name, value in vars(Lost).items() if name.isupper())
@@ -54,6 +55,8 @@ class GatewayMetrics:
     rejected: Any
     lost: Any
     pending: Any
+    spooled: Any
+    replayed: Any
     spool_entries: Any
     spool_bytes: Any
     spool_age: Any
@@ -105,6 +108,8 @@ TABLE: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "rejected": ("counter", "write_rejected_total", "Series that a backend refused, by status.", ("url", "code")),
     "lost": ("counter", "writer_dropped_total", "Series that did not reach a backend, by reason.", ("url", "reason")),
     "pending": ("livesum", "writer_pending", "Series that a backend has yet to be given.", ("url",)),
+    "spooled": ("counter", "spooled_total", "Series put on disk for a backend.", ("url",)),
+    "replayed": ("counter", "spool_replayed_total", "Series of the disk that a backend took or refused.", ("url",)),
     "spool_entries": ("livesum", "spool_series", "Series on disk for a backend.", ("url",)),
     "spool_bytes": ("livesum", "spool_bytes", "Bytes on disk for a backend.", ("url",)),
     "spool_age": ("livemax", "spool_age_seconds", "Age of the oldest batch on disk for a backend.", ("url",)),

@@ -280,6 +280,7 @@ class Outlet:
             reason = str(error)
             self._warnings.warning(lambda: f"{self.url}: the spool does not take a batch: {reason}")
             return False
+        self._metrics.spooled.labels(self.url).inc(batch.series)
         return True
 
     def _spool_lost(self, series: int, how: str) -> None:
@@ -298,6 +299,7 @@ class Outlet:
                         pause = wait
                         break
                     self._spool.done(head)
+                    self._metrics.replayed.labels(self.url).inc(head.batch.series)
             except Exception as error:
                 reason = str(error)
                 self._warnings.warning(lambda: f"{self.url}: reading the spool failed: {reason}")  # noqa: B023

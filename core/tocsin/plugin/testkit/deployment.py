@@ -81,11 +81,12 @@ class Deployment:
         assert not answer["err"], f"{method} {path}: {answer['err']}"
         return answer.get("dat")
 
-    def metric(self, name: str) -> float:
-        """Return the sum of all series of a metric on ``/metrics``, 0 when there is none."""
+    def metric(self, name: str, **labels: str) -> float:
+        """Return the sum of all series of a metric on ``/metrics`` that have these labels, 0 when there is none."""
         lines = self.request("GET", "/metrics").data.decode().splitlines()
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
         values = (line.rsplit(" ", 1) for line in lines if line.startswith((name + "{", name + " ")))
-        return sum(float(value) for _, value in values)
+        return sum(float(value) for series, value in values if all(label in series for label in wanted))
 
     def processes(self) -> dict[str, list[int]]:
         """Return the living processes by what they do: ``guard``, ``launcher``, ``http``, ``worker`` and so on."""
