@@ -146,6 +146,31 @@ def test_host_label_only_where_the_request_allows_it(make_gateway, writer, body)
     assert sorted(dict(one.labels).get("ident", "") for one in received(writer)) == ["", "h"]
 
 
+def test_series_without_a_host(make_gateway, writer, body, count):
+    """They keep their labels, get none of a host's, and count for nobody, in the same request as others."""
+    hosts = Hosts()
+    hosts.tags = {"web01": {b"dc": b"fra"}}
+    gateway = make_gateway(writer, hosts=hosts, heartbeat_from_metric=True)
+    decoded = Decoded(body(1, ident="web01"), hostless=body(2, ident="web01", hostname="web02"))
+    assert gateway.accept("x", decoded) == 3
+    gateway.stop(10)
+    first, *others = sorted(received(writer), key=lambda one: dict(one.labels).get("hostname", ""))
+    assert dict(first.labels) == {"__name__": "m", "dc": "fra", "ident": "web01", "n": "0"}
+    for n, series in enumerate(others):
+        assert dict(series.labels) == {"__name__": "m", "ident": "web01", "hostname": "web02", "n": str(n)}
+    assert count("sample_received_by_ident") == 1
+    assert count("samples_received_total") == 3
+    assert hosts.seen == ["web01"]
+
+
+def test_a_malformed_half_refuses_the_whole(make_gateway, writer, body, count):
+    gateway = make_gateway(writer)
+    with pytest.raises(WireError):
+        gateway.accept("x", Decoded(body(1), hostless=body(1) + b"\x0a\x05"))
+    gateway.stop(10)
+    assert (writer.series, count("samples_received_total")) == (0, 0)
+
+
 def test_round_robin_over_queues(make_gateway, writer, body, count):
     hang = Hang()
     writer.behave = hang

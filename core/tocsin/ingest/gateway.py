@@ -12,7 +12,7 @@ from tocsin.ingest.casualties import count_casualties
 from tocsin.ingest.decode import decode_chunk, decode_series
 from tocsin.ingest.hosts import HostRegister, TargetLabels
 from tocsin.ingest.interface import Chunk, Rewritten
-from tocsin.ingest.labels import COLLECTOR, COLLECTOR_OR_HOST, DropReason, LabelRules, LabelWork
+from tocsin.ingest.labels import COLLECTOR, COLLECTOR_OR_HOST, NOBODY, DropReason, IdentRule, LabelRules, LabelWork
 from tocsin.ingest.metrics import GatewayMetrics, Lost
 from tocsin.ingest.outlet import Outlet
 from tocsin.ingest.queue import Queue, Reader
@@ -23,6 +23,8 @@ from tocsin.plugin import Decoded, LabelSets
 
 log = logging.getLogger(__name__)
 
+CACHES = {COLLECTOR: "labels", COLLECTOR_OR_HOST: "labels with host", NOBODY: "labels without host"}
+"""The label caches, by the names that the metrics give them."""
 TICK_SECONDS = 1.0
 JOIN_SECONDS = 1.0
 """What a consumer gets, after it was told to give up, to hand its batch to the spool."""
@@ -80,7 +82,7 @@ class Gateway:
         rules = rules_of(settings)
         self._caches = {
             rule: wire.LabelCache(LabelWork(rules, targets, rule), settings.label_cache_size)
-            for rule in (COLLECTOR, COLLECTOR_OR_HOST)
+            for rule in CACHES
         }
         self._label_sets: dict[str, LabelSets] = {}
         self._targets_seen = 0
@@ -127,16 +129,21 @@ class Gateway:
         if not self.running:
             raise NotRunningError("the gateway is not running")
         self._refresh()
-        cache = self._caches[COLLECTOR_OR_HOST if decoded.host_label else COLLECTOR]
+        results = [self._rewrite(decoded.body, COLLECTOR_OR_HOST if decoded.host_label else COLLECTOR)]
+        if decoded.hostless:
+            results.append(self._rewrite(decoded.hostless, NOBODY))
+        for result in results:
+            self._count(channel, result, remote)
+            if decoded.register_hosts and result.registered:
+                self._register.announce(result.registered)
+        self._pass_metadata(results[0], decoded)
+        if chunks := [chunk for result in results for chunk in result.chunks]:
+            self._enqueue(chunks)
+        return sum(result.received for result in results)
+
+    def _rewrite(self, body: bytes, rule: IdentRule) -> Rewritten:
         now_ms = int(self._clock()) * 1000 if self.settings.force_server_time else None
-        result = wire.rewrite(decoded.body, cache, now_ms, self.options.queue_pop_size)
-        self._count(channel, result, remote)
-        if decoded.register_hosts and result.registered:
-            self._register.announce(result.registered)
-        self._pass_metadata(result, decoded)
-        if result.chunks:
-            self._enqueue(result.chunks)
-        return result.received
+        return wire.rewrite(body, self._caches[rule], now_ms, self.options.queue_pop_size)
 
     def _refresh(self) -> None:
         """Forget what is known of hosts that changed."""
@@ -293,7 +300,7 @@ class Gateway:
             if (stats := outlet.relabel_stats()) is not None:
                 self._show_cache(f"relabel {outlet.url}", stats)
         for rule, cache in self._caches.items():
-            self._show_cache("labels" if rule is COLLECTOR else "labels with host", cache.stats())
+            self._show_cache(CACHES[rule], cache.stats())
         for name, sets in self._label_sets.items():
             self._show_cache(f"protocol {name}", sets.stats())
 

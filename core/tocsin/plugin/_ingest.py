@@ -48,6 +48,8 @@ class Decoded:
     host_label: bool = False
     """Whether a plain ``host`` label may become ``ident`` where nothing better is there."""
     register_hosts: bool = True
+    hostless: bytes = b""
+    """More series in the wire format: they belong to no host, whatever their labels are."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What the protocol's own answer needs to know of the decoding; nobody else looks at it."""
 

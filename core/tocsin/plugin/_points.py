@@ -91,8 +91,20 @@ class PointDecoder:
     ``DecodeError`` its text begins with the place inside the object, like ``.tags``.
     """
 
-    def __init__(self, members: Sequence[str], labels: Labels, *, clock: Callable[[], float] = time.time) -> None:
-        self._members, self._labels, self._clock = tuple(members), labels, clock
+    def __init__(
+        self,
+        members: Sequence[str],
+        labels: Labels,
+        *,
+        hostless: Callable[[Mapping[str, Any]], bool] = lambda item: False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Make a decoder.
+
+        :param hostless: whether an object that has been taken belongs to no host, whatever its labels are.
+        :param clock: Unix time in seconds.
+        """
+        self._members, self._labels, self._hostless, self._clock = tuple(members), labels, hostless, clock
         self.sets = LabelSets()
 
     def __call__(self, request: IngestRequest) -> Decoded:
@@ -106,17 +118,20 @@ class PointDecoder:
         items = found if isinstance(found, list) else [found]
         now = self._clock()
         out: list[bytes] = []
+        hostless: list[bytes] = []
         failures: list[tuple[bytes, str, str]] = []
-        for item in items:
+        for index, item in enumerate(items):
             try:
-                out.append(self._point(item, now))
+                point = self._point(item, now)
+                (hostless if self._hostless(item) else out).append(point)
             except DecodeError as error:
-                raise DecodeError(f"[{len(out) + len(failures)}]{error}") from None
+                raise DecodeError(f"[{index}]{error}") from None
             except ValueError as error:
                 stage = "toprom" if isinstance(error, _NameError) else "clean"
                 failures.append((json_key(item) if len(failures) < SHOWN_FAILURES else b"", stage, str(error)))
         message = failures[0][2] if failures else ""
-        return Decoded(b"".join(out), len(failures), message, notes={"failures": failures[:SHOWN_FAILURES]})
+        notes = {"failures": failures[:SHOWN_FAILURES]}
+        return Decoded(b"".join(out), len(failures), message, hostless=b"".join(hostless), notes=notes)
 
     def _point(self, item: Any, now: float) -> bytes:
         """Return the encoded series of an object.  PERF: once per sample, so the usual types are looked at first."""

@@ -96,8 +96,10 @@ def test_an_object_becomes_a_series() -> None:
     ],
 )
 def test_labels(endpoint: Any, tags: Any, labels: dict[str, str]) -> None:
-    (series,) = decode_chunk(decode({"metric": "m", "value": 1, "endpoint": endpoint, "tags": tags}).body)
+    decoded = decode({"metric": "m", "value": 1, "endpoint": endpoint, "tags": tags})
+    (series,) = decode_chunk(decoded.body or decoded.hostless)
     assert dict(series.labels) == {"__name__": "m", **labels}
+    assert bool(decoded.hostless) is not bool(endpoint)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +121,18 @@ def test_objects_fail_alone(client: WsgiClient, members: dict[str, Any], message
     metrics = client.get("/metrics").text
     assert 'svc_pushgw_samples_received_total{channel="openfalcon"} 1.0' in metrics
     assert 'svc_pushgw_items_failed_total{channel="openfalcon"} 1.0' in metrics
+
+
+def test_without_an_endpoint_there_is_no_host(client: WsgiClient) -> None:
+    """A tag ``ident`` is the host's identity beside an endpoint, and a label like any other without one."""
+    tagged = {**BYTES_IN, "tags": "ident=db01"}
+    items = [tagged, {**tagged, "endpoint": ""}, {**tagged, "endpoint": None}, {**BYTES_IN, "endpoint": "", "tags": ""}]
+    answer = client.request("POST", "/legacypush/push", json=items)
+    assert answer.json() == {"fail": 0, "msg": "received", "succ": 4}
+    metrics = client.get("/metrics").text
+    assert 'svc_pushgw_samples_received_total{channel="openfalcon"} 4.0' in metrics
+    assert 'svc_pushgw_sample_received_by_ident{host_ident="db01"} 1.0' in metrics
+    assert metrics.count("svc_pushgw_sample_received_by_ident{") == 1
 
 
 def test_refusals_name_the_place(client: WsgiClient) -> None:
@@ -144,7 +158,7 @@ def test_any_text_makes_labels_or_fails(endpoint: str, tags: str) -> None:
         decoded = decode(json.dumps({**BYTES_IN, "endpoint": endpoint, "tags": tags}).encode())
     except DecodeError:
         pytest.fail("texts refuse no request")
-    for series in decode_chunk(decoded.body):
+    for series in decode_chunk(decoded.body + decoded.hostless):
         labels = dict(series.labels)
         assert len(labels) == len(series.labels)
         assert not endpoint or endpoint in (labels["ident"], labels.get("endpoint"))

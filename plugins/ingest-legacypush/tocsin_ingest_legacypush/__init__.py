@@ -26,8 +26,8 @@ from tocsin.plugin import (
 def labels(item: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the labels of an object.
 
-    The endpoint becomes ``ident``, or stays ``endpoint`` beside a tag ``ident``.  Of tags with equal names the last counts,
-    text without ``=`` is no tag.
+    The endpoint becomes ``ident``, or stays ``endpoint`` beside a tag ``ident``.  Without an endpoint a tag ``ident`` is a label
+    like any other: the series belongs to no host.  Of tags with equal names the last counts, text without ``=`` is no tag.
     """
     endpoint, tags = _text(item, "endpoint"), _text(item, "tags")
     found = {"__name__": metric_name(item["metric"])}
@@ -59,7 +59,9 @@ class LegacyPush(IngestProtocol):
     name = "openfalcon"
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._decode = PointDecoder(("endpoint", "tags"), labels, clock=clock)
+        self._decode = PointDecoder(
+            ("endpoint", "tags"), labels, hostless=lambda item: not item.get("endpoint"), clock=clock
+        )
 
     def routes(self) -> Sequence[IngestRoute]:
         """Return the one endpoint."""

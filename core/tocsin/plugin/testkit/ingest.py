@@ -64,7 +64,7 @@ class IngestContract(PluginContract, ABC):
         """What a decoder hands on is the wire format, with at least one series."""
         for name, request in self.valid().items():
             decoded = self.decode(request)
-            assert series_in(decoded.body) > 0, f"{name}: no series"
+            assert series_in(decoded.body + decoded.hostless) > 0, f"{name}: no series"
 
     def test_invalid_requests_are_refused_whole(self) -> None:
         """A refusal is one of the three decoding errors and has a text."""
@@ -114,7 +114,8 @@ class IngestContract(PluginContract, ABC):
                 assert isinstance(route.reply(request, Decoded(b""), 0), Raw)
 
     def _walk(self, request: IngestRequest) -> None:
-        series_in(self.decode(request).body)
+        decoded = self.decode(request)
+        series_in(decoded.body + decoded.hostless)
 
 
 def series_in(body: bytes) -> int:
