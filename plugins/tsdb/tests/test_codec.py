@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,13 @@ def test_realistic_samples_take_less_than_two_bytes(tmp_path: Path) -> None:
     parquet.write(tmp_path / "x", codec.encode(np.arange(series), np.arange(series + 1) * samples, times, values))
     parquet.close()
     assert (tmp_path / "x").stat().st_size / len(values) < 1.5
+
+
+def test_one_thread_reads_and_writes(tmp_path: Path) -> None:
+    """The library's default is a pool for every core and one for remote files."""
+    parquet = Parquet(64 << 20, 1, tmp_path)
+    before = len(os.listdir("/proc/self/task"))
+    parquet.write(tmp_path / "x", three_chunks())
+    assert len(parquet.read(tmp_path / "x", codec.COLUMNS)["ref"]) == 3
+    assert len(os.listdir("/proc/self/task")) == before
+    parquet.close()

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     import duckdb
 
 ROW_GROUP = 61_440
-_SETTINGS = (
-    "enable_progress_bar = false",
-    "enable_external_file_cache = false",  # the kernel's page cache does, and its memory is not ours
-    "parquet_metadata_cache = true",
-    "allocator_flush_threshold = '1MB'",  # give freed memory back instead of keeping it for the next query
-    "allocator_bulk_deallocation_flush_threshold = '1MB'",
-)
+_SETTINGS = {
+    "enable_progress_bar": "false",
+    "enable_external_file_cache": "false",  # the kernel's page cache does, and its memory is not ours
+    "parquet_metadata_cache": "true",
+    "async_threads": "0",  # for remote files; versions before 2.0 have none
+    "allocator_flush_threshold": "'1MB'",  # give freed memory back instead of keeping it for the next query
+    "allocator_bulk_deallocation_flush_threshold": "'1MB'",
+}
 
 
 class Parquet:
@@ -46,8 +47,9 @@ class Parquet:
         with self._lock:
             if self._connection is None:
                 self._connection = duckdb.connect(":memory:", config=dict(self._settings))
-                for setting in _SETTINGS:
-                    self._connection.execute(f"SET {setting}")
+                known = {name for (name,) in self._connection.execute("SELECT name FROM duckdb_settings()").fetchall()}
+                for name in _SETTINGS.keys() & known:
+                    self._connection.execute(f"SET {name} = {_SETTINGS[name]}")
             return self._connection.cursor()
 
     def write(self, path: Path, columns: Mapping[str, npt.NDArray[Any]], row_group: int = ROW_GROUP) -> None:
