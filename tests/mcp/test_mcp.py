@@ -227,7 +227,9 @@ def test_framing(make_app: AppFactory) -> None:
     batch = [{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in (1, 2)]
     assert len(root.post("/mcp", batch, headers=ACCEPT).json()) == 2
     assert "batch of 52 messages, expected at most 50" in root.post("/mcp", batch * 26, headers=ACCEPT).text
-    assert root.get("/mcp", headers=ACCEPT).status == 405
+    for method in ("GET", "PUT", "PATCH", "HEAD", "OPTIONS"):
+        answer = root.request(method, "/mcp", headers=ACCEPT)
+        assert (answer.status, answer.headers["allow"]) == (405, "POST"), method
     assert root.delete("/mcp").status == 400
     assert root.delete("/mcp", headers={"Mcp-Session-Id": "x"}).status == 204
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tocsin.http.routes import Handler
+from tocsin.http.app import METHODS
+from tocsin.http.routes import Handler, Surface
 from tocsin.mcp.server import McpServer, select_tools
 from tocsin.mcp.transport import other_method
-from tocsin.plugin import LOGIN, Feature, Route, Toolset, root
+from tocsin.plugin import LOGIN, Feature, Route, Toolset
 
 if TYPE_CHECKING:
     from tocsin.app.core import Core
@@ -29,9 +30,8 @@ class Mcp(Feature):
         tools = select_tools(core.plugins.of(Toolset), options.toolsets, write=options.write_tools)
         post: Handler = McpServer(tools).post
         for path in PATHS:
-            yield root.post(path, post, LOGIN)
-            for row in (root.get, root.put, root.delete):
-                yield row(path, other_method, LOGIN)
+            for method in METHODS:
+                yield Route(method, path, post if method == "POST" else other_method, LOGIN, Surface.ROOT)
 
 
 FEATURE = Mcp()
