@@ -1,7 +1,10 @@
 """The HTTP skeleton: health endpoints, envelope, request ids, errors, aliases, limits."""
 
 import gzip
+import io
+import threading
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -26,6 +29,7 @@ from tocsin.plugin import (
     service,
 )
 from tocsin.plugin.testkit import AppFactory, WsgiClient, dat, err
+from tocsin.plugin.testkit.components import PATIENCE
 
 
 class ThingSchema(Schema):
@@ -159,6 +163,32 @@ def test_numbers_are_written_in_plain_digits(client: WsgiClient, number: str) ->
 
 def test_a_bad_trace_id_is_replaced(client: WsgiClient) -> None:
     assert len(client.get("/api/svc/nothing", headers={"X-Trace-Id": "a b"}).json()["request_id"]) == 36
+
+
+class SlowBody(io.RawIOBase):
+    """A body that arrives when the test wants it to."""
+
+    def __init__(self) -> None:
+        self.asked, self.arrived = threading.Event(), threading.Event()
+
+    def read(self, size: int = -1) -> bytes:
+        self.asked.set()
+        assert self.arrived.wait(PATIENCE)
+        return b'{"name": "slow"}'
+
+
+def test_a_slow_sender_holds_up_nobody_else(client: WsgiClient) -> None:
+    slow = SlowBody()
+    sender = WsgiClient(client.application, environ={"wsgi.input": slow, "CONTENT_LENGTH": "16"})
+    with ThreadPoolExecutor() as pool:
+        late = pool.submit(sender.post, "/api/svc/thing", {"name": "slow"})
+        assert slow.asked.wait(PATIENCE)
+        try:
+            quick = pool.submit(client.post, "/api/svc/thing", {"name": "quick"})
+            assert dat(quick.result(PATIENCE)) == {"name": "quick"}
+        finally:
+            slow.arrived.set()
+        assert dat(late.result(PATIENCE)) == {"name": "slow"}
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ class Context:
         self.request_id: str = request.env["tocsin.request_id"]
         self.aliased = "tocsin.alias" in request.env
         self.body: Any = None
+        self._raw_body: bytes | None = None
         self.caller: Caller | None = None
         self.service_user = ""
         self.response_headers: dict[str, str] = {}
@@ -100,9 +101,15 @@ class Context:
                 return language
         return value
 
-    @cached_property
+    @property
     def raw_body(self) -> bytes:
         """The body's bytes, at most the route's limit; longer raises ``too_large``."""
+        # Not a cached_property: before Python 3.12 that lets one request at a time read, so a slow sender would hold up all.
+        if self._raw_body is None:
+            self._raw_body = self._whole_body()
+        return self._raw_body
+
+    def _whole_body(self) -> bytes:
         limit = self.route.max_body or self.core.http.max_content_length
         length = self.request.content_length
         if length is not None and length > limit:
