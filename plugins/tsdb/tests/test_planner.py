@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,17 @@ from tocsin_tsdb.storage.planner import Span, next_merge, spans_of, widths
 class Described:
     """A block as the planner sees it."""
 
-    def __init__(self, start: int, end: int, samples: int = 100, max_time: int | None = None) -> None:
-        newest = end - 1 if max_time is None else max_time
-        self.meta: Any = type("Meta", (), {"start": start, "end": end, "samples": samples, "max_time": newest})
+    def __init__(
+        self, start: int, end: int, samples: int = 100, max_time: int | None = None, sequence: int = 1
+    ) -> None:
+        self.meta: Any = SimpleNamespace(
+            start=start,
+            end=end,
+            min_time=start,
+            max_time=end - 1 if max_time is None else max_time,
+            samples=samples,
+            sequence=sequence,
+        )
         self.size = samples
 
 
@@ -48,3 +57,22 @@ def test_planner_does_not_let_young_blocks_become_many() -> None:
     span, chosen = next_merge(parts, 2000, 6000, settled=10) or (None, [])
     assert (span, chosen) == (Span(0, 2000), parts[:8])
     assert next_merge(parts[:15], 2000, 6000, settled=10) is None
+
+
+def test_planner_merges_only_what_was_written_in_succession() -> None:
+    """A merge counts as written with its first part, and the first is right: nothing may come in between."""
+    wide = Described(0, 6, sequence=3)
+    early, late = [[Described(0, 2, sequence=number) for number in pair] for pair in ((1, 2), (4, 5))]
+    assert next_merge([*late, wide, *early], 2, 6, settled=2) == (Span(0, 2), early)
+    assert next_merge([*late, wide, early[0]], 2, 6, settled=2) == (Span(0, 2), late)
+    merged = next_merge([late[0], wide, early[0]], 2, 6, settled=6)
+    assert merged == (Span(0, 6), [early[0], wide, late[0]])
+    elsewhere = Described(2, 4, sequence=3)
+    assert next_merge([late[0], elsewhere, early[0]], 2, 6, settled=2) == (Span(0, 2), [early[0], late[0]])
+
+
+def test_planner_merges_alike_parts_in_succession() -> None:
+    sizes = [100, 100, 10**6, 100, 100, 100, 100]
+    parts = [Described(0, 2000, size, max_time=9, sequence=number) for number, size in enumerate(sizes)]
+    assert next_merge(parts, 2000, 6000, settled=10) == (Span(0, 2000), parts[3:])
+    assert next_merge(parts[:-1], 2000, 6000, settled=10) is None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol, TypeVar
 
 from tocsin_tsdb.storage.block import Meta
@@ -71,15 +73,13 @@ def next_merge(blocks: Sequence[B], smallest: int, largest: int, settled: int) -
     """
     young = sorted((block for block in blocks if block.meta.max_time >= settled), key=lambda block: block.meta.max_time)
     left_alone = young[-MOST_YOUNG:]
-    blocks = [block for block in blocks if block not in left_alone]
+    old = [block for block in blocks if block not in left_alone]
     for width in widths(smallest, largest):
-        for span, members in _by_span(blocks, width).items():
-            if len(members) < 2:
-                continue
-            if span.end <= settled:
-                return span, members
-            if width == smallest:
-                alike = _alike(members)
+        for span, members in _by_span(old, width).items():
+            for run in _runs(members, blocks):
+                if len(run) > 1 and span.end <= settled:
+                    return span, run
+                alike = _alike(run) if width == smallest else []
                 if len(alike) >= PARTS_PER_MERGE:
                     return span, alike
     return None
@@ -93,12 +93,26 @@ def _by_span(blocks: Sequence[B], width: int) -> dict[Span, list[B]]:
     return spans
 
 
-def _alike(blocks: Sequence[B]) -> list[B]:
-    """Return the largest group of blocks whose sample counts differ by less than the factor that a merge multiplies them by."""
-    groups: dict[int, list[B]] = {}
-    for block in blocks:
-        groups.setdefault(block.meta.samples.bit_length() // 2, []).append(block)
-    return max(groups.values(), key=len)
+def _runs(members: Sequence[B], blocks: Sequence[B]) -> list[list[B]]:
+    """Split blocks, in the order of writing, where another one that may hold the same samples was written in between.
+
+    What is merged counts as written with its first part, so a later part would win over a block that came before it.
+    """
+    oldest, newest = min(block.meta.min_time for block in members), max(block.meta.max_time for block in members)
+    borders = sorted(
+        other.meta.sequence
+        for other in blocks
+        if other.meta.min_time <= newest and other.meta.max_time >= oldest and other not in members
+    )
+    in_order = sorted(members, key=lambda block: block.meta.sequence)
+    runs = groupby(in_order, lambda block: bisect_left(borders, block.meta.sequence))
+    return [list(run) for _, run in runs]
+
+
+def _alike(run: Sequence[B]) -> list[B]:
+    """Return the most successive blocks whose sample counts differ by less than the factor that a merge multiplies them by."""
+    groups = groupby(run, lambda block: block.meta.samples.bit_length() // 2)
+    return max((list(group) for _, group in groups), key=len)
 
 
 def expired(blocks: Sequence[B], retention: int, newest: int) -> list[B]:
