@@ -15,6 +15,13 @@ from tocsin.notify.feature import make_dispatcher, make_lanes
 from tocsin.notify.lanes import Lanes
 from tocsin.plugin import ChannelSeed, ChannelType, Delivery, Receipt, SendError, SendPlan, TemplateSeed, hookimpl
 from tocsin.plugin.testkit import AppFactory, TestApp, dat
+from tocsin.plugin.testkit.components import wait_until
+
+
+def until_idle(lanes: Lanes) -> None:
+    """Wait until nothing waits in lanes or is under way."""
+    wait_until(lambda: not lanes.known(), what="the end of all sends")
+
 
 NOW = 1_700_000_000
 """A Tuesday, 22:13:20 UTC."""
@@ -204,7 +211,7 @@ class World:
         dispatcher, lanes = self.side()
         while dispatcher.step():
             pass
-        assert lanes.wait_idle(10.0)
+        until_idle(lanes)
         return list(self.channels.deliveries)
 
     def records(self, event: Event) -> Any:

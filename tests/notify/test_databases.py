@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.notify.conftest import Clock, Journal, Plugin, World, fail
+from tests.notify.conftest import Clock, Journal, Plugin, World, fail, until_idle
 
 from tocsin.notify.models import PendingSend
 from tocsin.plugin import Receipt
@@ -49,5 +49,5 @@ def test_what_was_begun_is_taken_up_again(anywhere: World) -> None:
     assert PendingSend.select().count() == 1
     survivor, its_lanes = world.side()
     assert survivor.resume() == 1
-    assert its_lanes.wait_idle(10)
+    until_idle(its_lanes)
     assert world.outcomes(event) == {"Ops": [1]}

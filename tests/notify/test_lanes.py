@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.notify.conftest import until_idle
 
 from tocsin.notify.lanes import Lanes
 from tocsin.plugin.testkit.components import PATIENCE
@@ -43,7 +44,7 @@ def test_a_lane_works_on_so_many_at_once(make: Callable[[Work], Lanes]) -> None:
     lanes = make(work)
     for number in range(9):
         lanes.add(1, number, f"c{number}", concurrency=3)
-    assert lanes.wait_idle(10)
+    until_idle(lanes)
     assert most == 3
 
 
@@ -63,7 +64,7 @@ def test_a_chain_leaves_in_order_whatever_has_to_be_repeated(make: Callable[[Wor
     lanes = make(work)
     for number in range(200):
         lanes.add(1, number, f"c{number % 5}", concurrency=8)
-    assert lanes.wait_idle(10)
+    until_idle(lanes)
     assert done == {f"c{rest}": [n for n in range(200) if n % 5 == rest] for rest in range(5)}
     assert lanes.size(1) == 0
 
@@ -81,9 +82,9 @@ def test_what_is_known_is_not_queued_twice(make: Callable[[Work], Lanes]) -> Non
     assert lanes.size(1) == 1
     assert lanes.known() == {7}
     gate.set()
-    assert lanes.wait_idle(5)
+    until_idle(lanes)
     lanes.add(1, 7, "c", concurrency=1)
-    assert lanes.wait_idle(5)
+    until_idle(lanes)
     assert seen == [7, 7]
 
 
@@ -93,7 +94,7 @@ def test_a_delay_is_kept_while_others_go_on(make: Callable[[Work], Lanes]) -> No
     lanes.add(1, 1, "late", concurrency=1, delay=0.2)
     lanes.add(1, 2, "late", concurrency=1)
     lanes.add(1, 3, "soon", concurrency=1)
-    assert lanes.wait_idle(5)
+    until_idle(lanes)
     assert order == [3, 1, 2]
 
 
@@ -132,7 +133,7 @@ def test_work_that_breaks_is_repeated_and_logged_once(
 
     lanes = make(work)
     lanes.add(1, 1, "c", concurrency=1)
-    assert lanes.wait_idle(5)
+    until_idle(lanes)
     assert len([r for r in caplog.records if "could not be worked on" in r.message]) == 1
 
 
@@ -140,6 +141,6 @@ def test_the_number_in_a_lane_is_told(make: Callable[[Work], Lanes]) -> None:
     told: list[tuple[int, int]] = []
     lanes = Lanes(lambda number: None, changed=lambda channel, size: told.append((channel, size)))
     lanes.add(4, 1, "a", concurrency=1)
-    assert lanes.wait_idle(5)
+    until_idle(lanes)
     lanes.stop(5)
     assert told == [(4, 1), (4, 0)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.notify.conftest import Behaviour, Journal, Plugin, World, fail
+from tests.notify.conftest import Behaviour, Journal, Plugin, World, fail, until_idle
 
 from tocsin.events.models import OutboxEvent
 from tocsin.events.outbox import Outbox
@@ -58,8 +58,7 @@ def run(world: World, died: Callable[[], bool] = lambda: False) -> None:
         dispatcher.resume()
         while dispatcher.step():
             pass
-        while not died() and not lanes.wait_idle(0.02):
-            pass
+        wait_until(lambda: died() or not lanes.known(), what="the end of all sends")
     except Death:
         pass
     finally:
@@ -119,7 +118,7 @@ def test_sends_of_a_dead_engine_are_taken_over_once(world: World, channels: Jour
     assert (survivor.resume(), survivor.take_over()) == (0, 0)
     outbox.others = lambda: ()
     assert (survivor.resume(), survivor.take_over()) == (0, 1)
-    assert its_lanes.wait_idle(10)
+    until_idle(its_lanes)
     assert (survivor.resume(), survivor.take_over()) == (0, 0)
     assert world.outcomes(event) == {"Ops": [1]}
     assert len(channels.deliveries) == 1
@@ -138,7 +137,7 @@ def test_an_engine_taken_for_dead_leaves_its_sends_to_the_one_that_took_over(
     channels.wait_for(1)
     PendingSend.update(instance="other:1").where(PendingSend.event_id == second["id"]).execute()
     gate.set()
-    assert lanes.wait_idle(10)
+    until_idle(lanes)
     assert [d.events[0]["id"] for d in channels.deliveries] == [first["id"]]
     assert PendingSend.select().count() == 1
 
@@ -151,8 +150,8 @@ def test_two_engines_that_see_one_event_send_it_once(world: World, channels: Jou
     assert first.step() == 1
     second._outbox = type("Stale", (), {"pending": lambda _, limit: items, "acknowledge": Outbox().acknowledge})()
     assert second.step() == 1
-    assert its_lanes.wait_idle(10)
-    assert other_lanes.wait_idle(10)
+    until_idle(its_lanes)
+    until_idle(other_lanes)
     assert len(channels.deliveries) == 1
 
 
@@ -198,7 +197,7 @@ def test_the_thread_wakes_for_events_and_survives_a_database_that_is_away(
     event = world.fire(world.rule({"channel_id": world.channel()}))
     outbox.ready.set()
     channels.wait_for(1)
-    assert lanes.wait_idle(10)
+    until_idle(lanes)
     dispatcher.stop(10)
     assert world.outcomes(event) == {"Ops": [1]}
     assert world.metric("svc_notify_internal_errors_total", stage="dispatch") == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from tests.notify.conftest import Clock, Journal, Plugin, World, fail
+from tests.notify.conftest import Clock, Journal, Plugin, World, fail, until_idle
 
 from tocsin.notify.models import NotifyRecordRow, PendingSend
 from tocsin.plugin import Delivery, Receipt
@@ -176,7 +176,7 @@ def test_a_hanging_channel_delays_nobody_else(world: World, channels: Journal, g
     assert len(fine_ones) == 20
     assert lanes.size(stuck) == 20
     gate.set()
-    assert lanes.wait_idle(10)
+    until_idle(lanes)
     assert all(world.outcomes(event) == {"Stuck": [1], "Fine": [1]} for event in events)
 
 
@@ -198,7 +198,7 @@ def test_hanging_sends_hold_no_database_connection(
     channels.wait_for(7)
     wait_until(lambda: world.outcomes(event) == {"Fine": [1]}, what="the record of the other channel")
     gate.set()
-    assert lanes.wait_idle(10)
+    until_idle(lanes)
     world.close()
 
 
@@ -244,7 +244,7 @@ def test_a_full_queue_drops_with_a_record(make_app, channels: Journal, clock: Cl
     dispatcher, lanes = world.side()
     dispatcher.step()
     gate.set()
-    assert lanes.wait_idle(10)
+    until_idle(lanes)
     assert [world.outcomes(event) for event in events] == [{"Ops": [1]}, {"Ops": [1]}, {"Ops": [2]}]
     assert world.records(events[2])["notifies"]["Ops"][0]["detail"].startswith("failed to enqueue notify task")
     assert world.metric("svc_notify_drops_total", reason="queue_full") == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tocsin.template import Field, Function, Mode, Reason, StringMap, StructType, TemplateEngine, TemplateError
-from tocsin.template.event import CHANNEL_VARIABLES, EVENT, MESSAGE_VARIABLES, PIPELINE_VARIABLES, RULE_VARIABLES
+from tocsin.template.event import CHANNEL_VARIABLES, EVENT, MESSAGE_VARIABLES, RULE_VARIABLES
 from tocsin.template.functions import sample
 
 Render = Callable[..., str]
@@ -52,7 +52,7 @@ def test_message_text(text: Render) -> None:
     )
 
 
-def test_channel_and_pipeline_variables(text: Render) -> None:
+def test_channel_variables(text: Render) -> None:
     event = EVENT.wrap(ALERT)
     channel = {
         "tpl": {"content": "c"},
@@ -64,9 +64,6 @@ def test_channel_and_pipeline_variables(text: Render) -> None:
     }
     template = "{{$tpl.content}} {{$params.k}} {{$event.Id}} {{len $events}} {{$sendtos}} {{$sendto}}"
     assert text(template, channel, preamble=CHANNEL_VARIABLES) == "c v 1832 1 [a] a"
-    step = {"Event": event, "Inputs": StringMap({"x": "1"}), "Vars": {}, "Metadata": {}, "Output": ""}
-    template = "{{if eq $event.Severity 2}}true{{end}} {{$inputs.x}} {{$labels.ident}} {{.Event.Cluster}} {{$value}}"
-    assert text(template, step, preamble=PIPELINE_VARIABLES) == "true 1 web-01 prom-main 81.5"
 
 
 def test_preamble_does_not_move_positions(engine: TemplateEngine) -> None:

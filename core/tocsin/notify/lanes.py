@@ -95,11 +95,6 @@ class Lanes:
         with self._lock:
             return frozenset(self._known)
 
-    def wait_idle(self, timeout: float) -> bool:
-        """Wait until nothing waits or is under way; return whether that came true in time."""
-        with self._idle:
-            return self._idle.wait_for(lambda: not self._known, timeout)
-
     def stop(self, timeout: float) -> None:
         """Start nothing more and wait for what is under way; the rest stays in the database for the next start."""
         with self._lock:
@@ -160,8 +155,6 @@ class Lanes:
         else:
             lane.busy.discard(chain)
         self._changed(channel, lane.size)
-        if not self._known:
-            self._idle.notify_all()
 
     def _settle(self, channel: int, lane: _Lane) -> None:
         """Forget an empty lane, so that deleted channels leave nothing behind."""

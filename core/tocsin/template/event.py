@@ -177,11 +177,3 @@ CHANNEL_VARIABLES = tuple(
     (f"${name}", f".{name}") for name in ("tpl", "params", "events", "event", "sendtos", "sendto")
 )
 """Address, headers, parameters and body of an HTTP channel; dot has one key per variable."""
-
-PIPELINE_VARIABLES = (
-    ("$event", ".Event"),
-    ("$labels", "$event.TagsMap"),
-    ("$value", "$event.TriggerValue"),
-    ("$inputs", ".Inputs"),
-)
-"""Event pipeline steps; dot is ``{Event, Inputs, Vars, Metadata, Output}``."""
