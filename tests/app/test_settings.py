@@ -38,10 +38,15 @@ def test_keys_match_without_regard_to_case_and_unknown_ones_are_named() -> None:
     [
         ({"HTTP": {"Port": "x"}}, "HTTP.Port: got 'x', expected integer"),
         ({"HTTP": {"Port": True}}, "HTTP.Port: got True, expected integer"),
-        ({"HTTP": {"Port": -1}}, "HTTP.Port: got -1, expected a number of at least 0"),
+        ({"HTTP": {"Port": -1}}, "HTTP.Port: got -1, expected a number from 0 to 65535"),
+        ({"HTTP": {"Port": 65536}}, "HTTP.Port: got 65536, expected a number from 0 to 65535"),
         ({"HTTP": {"PProf": 1}}, "HTTP.PProf: got 1, expected true or false"),
         ({"HTTP": {"A2A": 3}}, "[HTTP.A2A]: got 3, expected a section"),
         ({"HTTP": {"A2A": {"MCPToolsets": [1]}}}, "HTTP.A2A.MCPToolsets[0]: got 1, expected text"),
+        *(
+            ({"HTTP": {"PathAliases": alias}}, f"HTTP.PathAliases: got {alias!r}, expected paths like")
+            for alias in ({"api": "/api/svc"}, {"/x": "tsdbput"}, {"/": "/api/svc"}, {"/x/": "/api/svc"})
+        ),
         ({"Log": {"Level": "LOUD"}}, "Log.Level: got 'LOUD', expected one of 'DEBUG'"),
         ({"Redis": {"Password": 5}}, "Redis.Password: got ***, expected text"),
     ],

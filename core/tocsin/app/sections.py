@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from tocsin.app.settings import at_least, key, one_of, section
+from tocsin.app.settings import at_least, between, key, one_of, section
 
 
 @section("")
@@ -67,12 +67,22 @@ def default_workers() -> int:
     return max(1, min(4, os.cpu_count() or 1))
 
 
+def path_pairs(aliases: dict[str, str]) -> str | None:
+    """Return what was expected instead of aliases of which one is no path."""
+    paths = (path for pair in aliases.items() for path in pair)
+    if all(len(path) > 1 and path.startswith("/") and not path.endswith("/") for path in paths):
+        return None
+    return 'paths like "/api/put" = "/tsdbput/put"'
+
+
 @section("HTTP")
 class HttpSettings:
     """The HTTP server of every process."""
 
     host: str = key("Host", "0.0.0.0", "address to listen on")  # noqa: S104 - a server is meant to be reached
-    port: int = key("Port", 17000, "port to listen on (the edge process is shipped with 19000)", check=at_least(0))
+    port: int = key(
+        "Port", 17000, "port to listen on (the edge process is shipped with 19000)", check=between(0, 65535)
+    )
     workers: int = key("Workers", 0, "HTTP worker processes; 0 means one per CPU, at most 4", check=at_least(0))
     threads: int = key("Threads", 32, "requests served at once by one worker", check=at_least(1))
     cert_file: str = key("CertFile", "", "TLS certificate; with KeyFile the port serves https only, TLS 1.2 or newer")
@@ -85,7 +95,9 @@ class HttpSettings:
     write_timeout: int = key("WriteTimeout", 40, "seconds a worker may be silent before it is replaced")
     idle_timeout: int = key("IdleTimeout", 120, "seconds an idle keep-alive connection stays open")
     max_content_length: int = key("MaxContentLength", 64 << 20, "largest accepted body in bytes", check=at_least(1))
-    path_aliases: dict[str, str] = key("PathAliases", {}, "first path segments of compatible clients, mapped onto ours")
+    path_aliases: dict[str, str] = key(
+        "PathAliases", {}, "beginnings of paths that compatible clients use, mapped onto ours", check=path_pairs
+    )
     api_for_agent: AgentApi = key("APIForAgent", AgentApi, "")
     api_for_service: ServiceApi = key("APIForService", ServiceApi, "")
     jwt_auth: JwtAuth = key("JWTAuth", JwtAuth, "")
