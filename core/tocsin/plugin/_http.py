@@ -14,19 +14,21 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from tocsin.plugin._errors import HttpError
 
 if TYPE_CHECKING:
-    from tocsin.plugin._http_pool import Transport
+    from tocsin.plugin._http_pool import Address, Transport
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 MAX_ANSWER = 128 << 20
 """Largest answer in bytes that :meth:`HttpClient.request` keeps in memory unless told otherwise."""
 PIECE = 64 << 10
+ROUTES = 64
+"""Ways of posting that a client remembers; a writer has one for each of its addresses."""
 USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 SHORTEST_SECRET = 4
 """Shorter values are not hidden in messages: they would star ordinary words."""
@@ -208,6 +210,7 @@ class HttpClient:
     def __init__(self, options: HttpOptions) -> None:
         self.options = options
         self._given = {name.lower() for name in options.headers}
+        self._route = lru_cache(ROUTES)(self._find_route)
 
     @cached_property
     def _transport(self) -> Transport:
@@ -261,9 +264,8 @@ class HttpClient:
         PERF: the fast way, for writers.  The whole exchange must end within the client's timeout; of an answer that breaks
         off or is longer than ``max_bytes``, that part is returned which came.  Raises :class:`HttpError` without a status.
         """
-        base = urlsplit(url or self._any_url())
-        sent = self._headers(base, headers or {})
-        answer = self._transport.post(base, self._target(base, "", query), sent, body, self.options.timeout, max_bytes)
+        route = self._route(url or self._any_url(), query, tuple(headers.items()) if headers else ())
+        answer = self._transport.post(*route, body, self.options.timeout, max_bytes)
         if answer is not None:
             return HttpAnswer(*answer)
         stream = self.open("POST", "", query=query, headers=headers, body=body, url=url, limit=self.options.timeout)
@@ -315,6 +317,15 @@ class HttpClient:
         sent = self._headers(base, headers)
         response = self._transport.send(base, method, target, sent, body, seconds)
         return HttpStream(self._transport, response, deadline, decode=decode)
+
+    def _find_route(
+        self, url: str, query: str, headers: tuple[tuple[str, str], ...]
+    ) -> tuple[Address, str, tuple[tuple[str, str], ...]]:
+        """Return what all posts to a URL with some headers have in common: address, target and headers to send."""
+        from tocsin.plugin._http_pool import Address
+
+        base = urlsplit(url)
+        return Address.of(base), self._target(base, "", query), tuple(self._headers(base, dict(headers)).items())
 
     def _any_url(self) -> str:
         if not self.options.urls:

@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult
 
 import urllib3
@@ -89,6 +89,22 @@ class _Watched:
         return not stale and bool(super().is_connected)  # type: ignore[misc]
 
 
+class Address(NamedTuple):
+    """Whom a URL names, as pools, messages and the Host header want it."""
+
+    scheme: str
+    host: str
+    port: int | None
+    shown: str
+    header: str
+
+    @classmethod
+    def of(cls, url: SplitResult) -> Address:
+        """Return the address of a URL, which holds no credentials."""
+        host, port = str(url.hostname), url.port
+        return cls(url.scheme, host, port, f"{host}:{port}" if port else host, url.netloc.rpartition("@")[2])
+
+
 def _connection_class(base: type, options: HttpOptions) -> type:
     limits = {
         "denied": options.denied,
@@ -103,7 +119,7 @@ class Transport:
 
     def __init__(self, options: HttpOptions) -> None:
         self._options = options
-        self._pools: dict[tuple[str, str, int | None], Any] = {}
+        self._pools: dict[Address, Any] = {}
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(options.max_connections) if options.max_connections else None
         self._http = _connection_class(HTTPConnection, options)
@@ -113,12 +129,13 @@ class Transport:
         self, base: SplitResult, method: str, target: str, headers: Mapping[str, str], body: Any, seconds: float
     ) -> Any:
         """Send a request and return urllib3's response with its headers read and its body still to come."""
-        host = f"{base.hostname}:{base.port}" if base.port else str(base.hostname)
+        address = Address.of(base)
+        host = address.shown
         wait = urllib3.Timeout(total=seconds, connect=min(self._options.dial_timeout, seconds), read=seconds)
         if self._slots and not self._slots.acquire(timeout=seconds):
             raise HttpError(f"{host}: all {self._options.max_connections} connections are busy", kind="timeout")
         try:
-            pool = self._pool(base)
+            pool = self._pool(address)
             if pool.proxy is not None and base.scheme == "http":
                 # A proxy of plain http is asked for whole addresses.
                 target = f"http://{host}{target}"
@@ -143,9 +160,9 @@ class Transport:
 
     def post(
         self,
-        base: SplitResult,
+        address: Address,
         target: str,
-        headers: Mapping[str, str],
+        headers: tuple[tuple[str, str], ...],
         body: bytes | memoryview,
         seconds: float,
         keep: int,
@@ -154,14 +171,14 @@ class Transport:
 
         A kept connection that turns out to be closed is replaced once, before anything of an answer has come.
         """
-        host = f"{base.hostname}:{base.port}" if base.port else str(base.hostname)
-        pool = self._pool(base)
+        host = address.shown
+        pool = self._pool(address)
         if pool.proxy is not None:
             return None
         if self._slots and not self._slots.acquire(timeout=seconds):
             raise HttpError(f"{host}: all {self._options.max_connections} connections are busy", kind="timeout")
         try:
-            head = b"%s%d\r\n\r\n" % (head_of(target, _bracketed(base), tuple(headers.items())), len(body))
+            head = b"%s%d\r\n\r\n" % (head_of(target, address.header, headers), len(body))
             return self._post(pool, head, body, time.monotonic() + seconds, keep)
         except Exception as error:
             raise self._translated(error, host, seconds) from None
@@ -224,15 +241,15 @@ class Transport:
         if self._slots:
             self._slots.release()
 
-    def _pool(self, base: SplitResult) -> Any:
-        key = (base.scheme, str(base.hostname), base.port)
-        pool = self._pools.get(key)
+    def _pool(self, address: Address) -> Any:
+        pool = self._pools.get(address)
         if pool is None:
             with self._lock:
-                pool = self._pools.get(key) or self._pools.setdefault(key, self._make(*key))
+                pool = self._pools.get(address) or self._pools.setdefault(address, self._make(address))
         return pool
 
-    def _make(self, scheme: str, host: str, port: int | None) -> Any:
+    def _make(self, address: Address) -> Any:
+        scheme, host, port = address.scheme, address.host, address.port
         options = self._options
         common: dict[str, Any] = {"maxsize": options.max_idle, "block": False, "socket_options": self._socket_options()}
         secure: dict[str, Any] = {}
@@ -265,11 +282,6 @@ class Transport:
     def _translated(self, error: Exception, host: str, seconds: float) -> HttpError:
         kind, text = _story(error, seconds)
         return HttpError(self._options.clean(f"{host}: {text}"), kind=kind)
-
-
-def _bracketed(base: SplitResult) -> str:
-    """Return what stands in the Host header: the address without credentials."""
-    return base.netloc.rpartition("@")[2]
 
 
 def _story(error: Exception, seconds: float) -> tuple[str, str]:
