@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,9 @@ PROCESS_KINDS = {
     "pushgw": "ingest only",
 }
 WORKING_KINDS = ("center", "alert", "pushgw")
+METRICS_PREFIX = "tocsin-metrics-"
+FRESH_SECONDS = 60.0
+"""Age below which a metrics directory may be that of a service which has not locked it yet."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,8 +47,25 @@ def share_metrics(arguments: Sequence[str]) -> None:
     if not arguments or arguments[0] not in WORKING_KINDS or "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         return
     memory = Path("/dev/shm")  # noqa: S108 - the directory inside it is made private and random
-    directory = tempfile.mkdtemp(prefix="tocsin-metrics-", dir=memory if memory.is_dir() else None)
+    parent = memory if memory.is_dir() else Path(tempfile.gettempdir())
+    remove_abandoned(parent)
+    directory = tempfile.mkdtemp(prefix=METRICS_PREFIX, dir=parent)
+    # Held by every process of the service, since each is a fork of this one, and so until the last of them has ended.
+    fcntl.flock(os.open(directory, os.O_RDONLY), fcntl.LOCK_SH)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Delete what services left that were killed before they could: it is memory that nobody would give back."""
+    for directory in parent.glob(f"{METRICS_PREFIX}*"):
+        with contextlib.suppress(OSError):  # somebody else's, or in use
+            lock = os.open(directory, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if time.time() - os.fstat(lock).st_mtime > FRESH_SECONDS:
+                    shutil.rmtree(directory)
+            finally:
+                os.close(lock)
 
 
 def _run(argv: list[str]) -> int:
