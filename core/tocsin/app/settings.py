@@ -63,6 +63,11 @@ def at_least(low: float) -> Callable[[Any], str | None]:
     return lambda value: None if value >= low else f"a number of at least {low}"
 
 
+def between(low: float, high: float) -> Callable[[Any], str | None]:
+    """Return a check that a number is neither below ``low`` nor above ``high``."""
+    return lambda value: None if low <= value <= high else f"a number from {low} to {high}"
+
+
 def one_of(*allowed: str) -> Callable[[Any], str | None]:
     """Return a check that a text is one of ``allowed``."""
     return lambda value: None if value in allowed else "one of " + ", ".join(repr(a) for a in allowed)
