@@ -11,6 +11,7 @@ from falcon.testing import TestClient
 
 from tocsin_tsdb.api.app import create_app
 from tocsin_tsdb.api.options import ApiOptions
+from tocsin_tsdb.httpserver import CLIENT_LEFT
 from tocsin_tsdb.promql.engine import Engine
 from tocsin_tsdb.promql.interface import QueryCanceled, QueryTimeout
 from tocsin_tsdb.storage import pieces
@@ -123,7 +124,7 @@ def test_a_client_that_leaves_while_samples_are_read_frees_its_slot(wide: Any, o
     engine = Engine(wide.store)
     options = ApiOptions(query_concurrency=1)
     client = TestClient(create_app(wide.store, wide.maintenance, engine, options, wide.registry))
-    gone = {"waitress.client_disconnected": lambda: len(opened) >= 2}
+    gone = {CLIENT_LEFT: lambda: len(opened) >= 2}
     left = client.simulate_get("/api/v1/query", query_string=f"query=m&time={now / 1000}", extras=gone)
     assert (left.status_code, left.json["errorType"]) == (503, "canceled")
     assert len(opened) == 2

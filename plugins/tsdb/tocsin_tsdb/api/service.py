@@ -13,6 +13,7 @@ from tocsin_tsdb.api.failure import Failure
 from tocsin_tsdb.api.metrics import ApiMetrics, CacheMetrics
 from tocsin_tsdb.api.options import ApiOptions
 from tocsin_tsdb.api.slots import SlotCanceled, Slots, SlotTimeout
+from tocsin_tsdb.httpserver import CLIENT_LEFT
 from tocsin_tsdb.promql.engine import Engine
 from tocsin_tsdb.storage.maintenance import Maintenance
 from tocsin_tsdb.storage.store import Store
@@ -53,7 +54,7 @@ class Service:
 
 def client_left(req: falcon.Request) -> Callable[[], bool]:
     """Return a function that tells whether the client has closed its connection."""
-    found: Callable[[], bool] = req.env.get("waitress.client_disconnected", lambda: False)
+    found: Callable[[], bool] = req.env.get(CLIENT_LEFT, lambda: False)
     return found
 
 
