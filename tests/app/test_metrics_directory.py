@@ -20,7 +20,7 @@ def directory(parent: Path, name: str, changed: float = LONG_AGO) -> Path:
 
 def test_only_what_nobody_holds_is_removed(tmp_path: Path) -> None:
     killed = directory(tmp_path, f"{METRICS_PREFIX}killed")
-    starting = directory(tmp_path, f"{METRICS_PREFIX}starting", time.time())
+    starting = directory(tmp_path, f"{METRICS_PREFIX}starting", time.time() + FRESH_SECONDS)
     serving = directory(tmp_path, f"{METRICS_PREFIX}serving")
     other = directory(tmp_path, "somebody-elses")
     target = directory(tmp_path, "linked")

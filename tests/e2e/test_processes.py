@@ -78,7 +78,7 @@ def test_metrics_add_up_over_workers(make_deployment: Make) -> None:
     for _ in range(20):
         service.request("GET", "/pid", headers={"Connection": "close"})
     assert service.metric("svc_center_http_request_duration_seconds_count") >= before + 20
-    assert 0 < service.metric("svc_center_uptime") < 120
+    assert 0 < service.metric("svc_center_uptime") < 3600
 
 
 @pytest.mark.parametrize("process", ["alert", "pushgw"])
