@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tocsin.ingest.board import Board
 from tocsin.ingest.casualties import count_casualties
@@ -81,8 +82,7 @@ class Gateway:
         self.board = Board(self.options.queue_number + 1)
         rules = rules_of(settings)
         self._caches = {
-            rule: wire.LabelCache(LabelWork(rules, targets, rule), settings.label_cache_size)
-            for rule in CACHES
+            rule: wire.LabelCache(LabelWork(rules, targets, rule), settings.label_cache_size) for rule in CACHES
         }
         self._label_sets: dict[str, LabelSets] = {}
         self._targets_seen = 0
@@ -93,7 +93,8 @@ class Gateway:
         self._lock = threading.Lock()
         self._size_read, self._size = -float("inf"), 0
         self._full = Throttle(log, clock=monotonic)
-        self._idents: dict[str, object] = {}
+        self._hosts: dict[str, Any] = {}  # their counters
+        self._by_host: dict[str, int] = {}  # entries since these were brought up to date
         self.running = False
         self._warnings = Throttle(log)
         self._stopped = threading.Event()
@@ -165,19 +166,23 @@ class Gateway:
             self.metrics.dropped.labels(reason).inc(entries)
             if reason == DropReason.RULE:
                 self.metrics.drop_sample.inc(entries)
-        for ident, entries in result.idents.items():
-            self._count_ident(ident, entries)
+        self._count_idents(result.idents)
         for message in result.debug:
             log.debug("sample from %s: %s", remote, decode_series(message))
 
-    def _count_ident(self, ident: str, entries: int) -> None:
-        child = self._idents.get(ident)
-        if child is None:
-            if len(self._idents) >= self.settings.max_idents:
-                self.metrics.idents_not_counted.inc(entries)
-                return
-            child = self._idents[ident] = self.metrics.by_ident.labels(ident)
-        child.inc(entries)  # type: ignore[attr-defined]
+    def _count_idents(self, idents: Mapping[str, int]) -> None:
+        """Note the entries of hosts.  PERF: counters shared by processes are slow, and a request may be of very many hosts."""
+        others = 0
+        with self._lock:
+            for ident, entries in idents.items():
+                if ident not in self._hosts:
+                    if len(self._hosts) >= self.settings.max_idents:
+                        others += entries
+                        continue
+                    self._hosts[ident] = self.metrics.by_ident.labels(ident)
+                self._by_host[ident] = self._by_host.get(ident, 0) + entries
+        if others:
+            self.metrics.idents_not_counted.inc(others)
 
     def _pass_metadata(self, result: Rewritten, decoded: Decoded) -> None:
         count = result.metadata_count + len(decoded.metadata)
@@ -291,6 +296,9 @@ class Gateway:
         """Bring gauges, and counters that are kept elsewhere, up to date."""
         with self._lock:
             queues, readers = dict(self._queues), list(self._readers)
+            by_host, self._by_host = self._by_host, {}
+        for ident, entries in by_host.items():
+            self._hosts[ident].inc(entries)
         for number, queue in queues.items():
             self.metrics.queue_size.labels(str(number)).set(queue.depth)
         for outlet in self.outlets:

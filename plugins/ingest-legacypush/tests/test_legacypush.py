@@ -123,13 +123,15 @@ def test_objects_fail_alone(client: WsgiClient, members: dict[str, Any], message
     assert 'svc_pushgw_items_failed_total{channel="openfalcon"} 1.0' in metrics
 
 
-def test_without_an_endpoint_there_is_no_host(client: WsgiClient) -> None:
+def test_without_an_endpoint_there_is_no_host(make_app: AppFactory) -> None:
     """A tag ``ident`` is the host's identity beside an endpoint, and a label like any other without one."""
     tagged = {**BYTES_IN, "tags": "ident=db01"}
     items = [tagged, {**tagged, "endpoint": ""}, {**tagged, "endpoint": None}, {**BYTES_IN, "endpoint": "", "tags": ""}]
-    answer = client.request("POST", "/legacypush/push", json=items)
+    app = make_app(plugins=[tocsin_ingest_legacypush], start="http")
+    answer = app.client.request("POST", "/legacypush/push", json=items)
     assert answer.json() == {"fail": 0, "msg": "received", "succ": 4}
-    metrics = client.get("/metrics").text
+    app.core.stop("http")  # hosts are counted once a second, and at the end
+    metrics = app.client.get("/metrics").text
     assert 'svc_pushgw_samples_received_total{channel="openfalcon"} 4.0' in metrics
     assert 'svc_pushgw_sample_received_by_ident{host_ident="db01"} 1.0' in metrics
     assert metrics.count("svc_pushgw_sample_received_by_ident{") == 1

@@ -62,9 +62,12 @@ def test_samples_are_accepted_and_counted(client: WsgiClient) -> None:
     assert 'svc_pushgw_samples_received_total{channel="prometheus"} 2.0' in metrics
 
 
-def test_metrics_have_their_names_labels_and_types(client: WsgiClient) -> None:
+def test_metrics_have_their_names_labels_and_types(make_app: AppFactory) -> None:
+    app = make_app(plugins=[tocsin_ingest_remotewrite], start="http")
+    client = app.client
     labels = encode_labels([(b"__name__", b"up"), (b"ident", b"web01")])
     client.request("POST", "/rw/v1/write", body=compressed(bytes(encode_series(labels, [1000], [1.0]))))
+    app.core.stop("http")  # hosts are counted once a second, and at the end
     lines = client.get("/metrics").text.splitlines()
     assert "# TYPE svc_pushgw_sample_received_by_ident counter" in lines
     assert 'svc_pushgw_sample_received_by_ident{host_ident="web01"} 1.0' in lines
