@@ -34,7 +34,7 @@ def until_told():
     return 0
 """
 
-SUPERVISE = """
+CORE = """
 class Slow(launcher.Sidecar):
     name = "slow"
 
@@ -51,8 +51,22 @@ core = SimpleNamespace(
     plugins=SimpleNamespace(of=lambda kind: {"slow": Slow()}),
 )
 launcher.serve_http = launcher.run_engine = lambda *_: until_told()
+launcher.open_core = lambda *_: core
+"""
+
+SUPERVISE = (
+    CORE
+    + """
 sys.exit(launcher.Launcher("center", Path("."), None, core).run())
 """
+)
+
+GUARDED = (
+    CORE
+    + """
+sys.exit(guard.Guard(lambda: launcher.supervise("center", Path("."), None)).run())
+"""
+)
 
 Script = Callable[..., Process]
 
@@ -77,6 +91,19 @@ def said(process: Process, word: str) -> list[int]:
     """Return the numbers after a word at the beginning of a line of output."""
     lines = process.log.read_text().splitlines()
     return [int(line.rpartition(" ")[2]) for line in lines if line.startswith(word + " ")]
+
+
+def number_after(process: Process, words: str) -> int:
+    """Return the number that stands after some words of the output, where they stand last."""
+    return int(process.log.read_text().rpartition(words)[2].split()[0])
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether a process has ended; where nobody reaps orphans, it stays in the table as a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X")
+    except OSError:
+        return True
 
 
 def until_said(process: Process, text: str, times: int = 1) -> None:
@@ -199,3 +226,42 @@ def test_a_sidecar_that_dies_before_it_is_ready_holds_nobody_up_and_is_started_a
     until_said(process, "sidecar slow (process", times=2)
     process.signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == 0
+
+
+def test_a_launcher_whose_guard_died_is_not_the_last_one(script: Script) -> None:
+    process = script(GUARDED, SIDECAR="broken")
+    until_said(process, "serving", times=2)
+    launcher = number_after(process, "launcher started as process ")
+    process.signal(signal.SIGKILL)
+    until_said(process, "stand-in of the guard started as process ")
+    os.kill(launcher, signal.SIGKILL)
+    until_said(process, "serving", times=4)
+    os.kill(number_after(process, "stand-in of the guard started as process "), signal.SIGTERM)
+    until_said(process, "drained", times=4)
+
+
+def test_a_launcher_without_its_guard_stops_with_its_stand_in(script: Script) -> None:
+    process = script(GUARDED, SIDECAR="broken")
+    until_said(process, "serving", times=2)
+    launcher = number_after(process, "launcher started as process ")
+    process.signal(signal.SIGKILL)
+    until_said(process, "stand-in of the guard started as process ")
+    stand_in = number_after(process, "stand-in of the guard started as process ")
+    os.kill(launcher, signal.SIGTERM)
+    until_said(process, "drained", times=2)
+    wait_until(
+        lambda: not Path(f"/proc/{launcher}").exists() and not Path(f"/proc/{stand_in}").exists(), what="the end"
+    )
+
+
+def test_settings_that_cannot_work_end_the_start_with_their_reason(script: Script) -> None:
+    process = script("""
+        def refuse(*_):
+            raise launcher.SettingsError("Store.Dir: it is locked")
+
+        launcher.open_core = refuse
+        sys.exit(guard.Guard(lambda: launcher.supervise("center", Path("."), None)).run())
+    """)
+    assert process.wait(PATIENCE) == 1
+    assert "ERROR: Store.Dir: it is locked" in process.log.read_text()
+    assert "Traceback" not in process.log.read_text()

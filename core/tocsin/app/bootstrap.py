@@ -16,8 +16,8 @@ from tocsin.app.capabilities import core_features
 from tocsin.app.config import Settings, load_settings, read_document
 from tocsin.app.core import Core
 from tocsin.app.registry import Plugins, load_plugins
-from tocsin.app.sections import LogSettings, PluginSettings
-from tocsin.app.settings import Loader
+from tocsin.app.sections import HttpSettings, LogSettings, PluginSettings
+from tocsin.app.settings import Loader, SettingsError
 from tocsin.http import health
 from tocsin.http.app import Application
 from tocsin.http.context import Context, Raw, text
@@ -61,7 +61,28 @@ def make_core(
     settings = load_settings(document, environ, declared_sections(features, plugins), directory=directory)
     for name in settings.unknown:
         log.warning("configuration: %s is unknown and ignored", name)
+    check_certificate(settings[HttpSettings])
     return Core(process, settings, plugins, features, environ=environ, clock=clock)
+
+
+def check_certificate(http: HttpSettings) -> None:
+    """Raise ``SettingsError`` when TLS is asked for and cannot be had: nobody must be served in clear by mistake."""
+    given = {"CertFile": http.cert_file, "KeyFile": http.key_file}
+    if not any(given.values()):
+        return
+    for name, path in given.items():
+        if not path:
+            raise SettingsError(
+                f"HTTP.{name}: got nothing, expected a file, as the other of CertFile and KeyFile is set"
+            )
+    import ssl  # most processes never need it
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(http.cert_file, http.key_file, password="")
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"HTTP.CertFile, HTTP.KeyFile: {http.cert_file} and {http.key_file} cannot be used: {error}"
+        ) from None
 
 
 def declared_sections(features: tuple[Feature, ...], plugins: Plugins) -> list[type]:

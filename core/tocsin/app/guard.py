@@ -26,10 +26,14 @@ KILL_SECONDS = 5.0
 
 
 class Guard:
-    """Runs ``work`` in a child process, again when it dies, until it is told to stop."""
+    """Runs ``work`` in a child process, again when it dies, until it is told to stop.
 
-    def __init__(self, work: Callable[[], int]) -> None:
+    Work that gives up by itself before it ``has_served`` is not tried again.
+    """
+
+    def __init__(self, work: Callable[[], int], *, has_served: bool = False) -> None:
         self._work = work
+        self._has_served = has_served
         self._child = 0
         self._status = 0
         self._asked_to_stop = False
@@ -39,13 +43,13 @@ class Guard:
         # Blocked and fetched one by one: no signal can come between starting a process and knowing its number.
         signal.pthread_sigmask(signal.SIG_BLOCK, CAUGHT)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        delay, has_served = 0.0, False
+        delay = 0.0
         while True:
             lived = self._run_launcher()
             killed = os.WIFSIGNALED(self._status)
-            has_served = has_served or killed or lived > STABLE_AFTER
+            self._has_served = self._has_served or killed or lived > STABLE_AFTER
             self._bury()
-            if self._asked_to_stop or (not killed and (self._exit_code() == 0 or not has_served)):
+            if self._asked_to_stop or (not killed and (self._exit_code() == 0 or not self._has_served)):
                 return self._exit_code()
             delay = back_off(delay, lived)
             how = f"was killed by signal {os.WTERMSIG(self._status)}" if killed else f"failed with {self._exit_code()}"
@@ -61,8 +65,8 @@ class Guard:
     def _run_launcher(self) -> float:
         """Run the launcher to its end and return how many seconds it lived."""
         started = time.monotonic()
-        # A launcher whose guard dies goes on serving: signal 0 on the parent's death means none.
-        self._child = fork(self._work, signal_on_parent_death=0)
+        # A launcher whose guard dies goes on serving; the signal lets it notice.
+        self._child = fork(self._work, signal_on_parent_death=signal.SIGCHLD)
         log.info("launcher started as process %d", self._child)
         while self._child:
             self._wait(None)
@@ -107,6 +111,17 @@ class Guard:
             told.update(pids)
             self._wait(left if left > 0 else 0.1)
             self._reap()
+
+
+def stand_by(launcher: int, work: Callable[[], int]) -> int:
+    """Wait until the launcher tells this process to end, or dies: then be the guard of another one that runs ``work``."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, CAUGHT)
+    while os.getppid() == launcher:
+        found = signal.sigwaitinfo(CAUGHT).si_signo
+        if found in STOPPING and os.getppid() == launcher:
+            return 0
+    log.error("the launcher died after its guard, starting another one")
+    return Guard(work, has_served=True).run()
 
 
 def children_of(parent: int) -> list[int]:

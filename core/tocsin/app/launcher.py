@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 from tocsin import __version__
 from tocsin.app.bootstrap import configure_logging, open_core, prepare
 from tocsin.app.children import CAUGHT, Announced, Child, dead_children
-from tocsin.app.guard import Guard
+from tocsin.app.guard import Guard, stand_by
 from tocsin.app.jobs import JobRunner
+from tocsin.app.settings import SettingsError
 from tocsin.plugin import Sidecar
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+STAND_IN = "stand-in of the guard"
 WITH_ENGINE = frozenset(("center", "alert"))
 READY_SECONDS = 60.0
 """How long a sidecar may take to serve before the HTTP workers are started without it."""
@@ -47,6 +49,7 @@ class Launcher:
         self._workers_due: float | None = None
         self._wake, self._woken = socket.socketpair()
         self._unhandled = b""
+        self._guard = os.getppid()
 
     def run(self) -> int:
         """Start everything and supervise until a signal ends it; return the exit code."""
@@ -63,6 +66,14 @@ class Launcher:
                     self._reload()
             self._reap()
             self._revive()
+            self._replace_guard()
+
+    def _replace_guard(self) -> None:
+        """When the guard is gone, keep a process that becomes one should this launcher die too."""
+        if os.getppid() != self._guard and STAND_IN not in self._children:
+            log.warning("the guard is gone, another one stands by")
+            launcher, where = os.getpid(), (self._process, self._directory, self._listener)
+            self._add(Child(STAND_IN, lambda: stand_by(launcher, lambda: supervise(*where))))
 
     def _catch_signals(self) -> None:
         for end in (self._wake, self._woken):
@@ -245,11 +256,16 @@ def launch(process: str, directory: Path) -> int:
     print(greeting(core), flush=True)
     core.close()
     cores = iter([core])
+    return Guard(lambda: supervise(process, directory, listener, next(cores, None))).run()
 
-    def work() -> int:
-        return Launcher(process, directory, listener, next(cores, None) or open_core(process, directory)).run()
 
-    return Guard(work).run()
+def supervise(process: str, directory: Path, listener: socket.socket, core: Core | None = None) -> int:
+    """Body of the launcher's process; the first one has its ``core`` already."""
+    try:
+        return Launcher(process, directory, listener, core or open_core(process, directory)).run()
+    except SettingsError as error:
+        log.error("%s", error)
+        return 1
 
 
 def listen(host: str, port: int) -> socket.socket:
