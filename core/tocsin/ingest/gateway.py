@@ -16,7 +16,7 @@ from tocsin.ingest.interface import Chunk, Rewritten
 from tocsin.ingest.labels import COLLECTOR, COLLECTOR_OR_HOST, NOBODY, DropReason, IdentRule, LabelRules, LabelWork
 from tocsin.ingest.metrics import GatewayMetrics, Lost
 from tocsin.ingest.outlet import Outlet
-from tocsin.ingest.queue import Queue, Reader
+from tocsin.ingest.queue import Queue, QueueClosedError, Reader
 from tocsin.ingest.settings import PushgwSettings
 from tocsin.ingest.throttle import Throttle
 from tocsin.ingest.wire import wire
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 CACHES = {COLLECTOR: "labels", COLLECTOR_OR_HOST: "labels with host", NOBODY: "labels without host"}
 """The label caches, by the names that the metrics give them."""
 TICK_SECONDS = 1.0
+SWEEP_SECONDS, IDLE_SECONDS = 600.0, 3600.0
+"""Between two looks for queues to close, and after the last use of one."""
 JOIN_SECONDS = 1.0
 """What a consumer gets, after it was told to give up, to hand its batch to the spool."""
 
@@ -198,15 +200,30 @@ class Gateway:
         with self._lock:
             number = self._requests % self.options.queue_number
             self._requests += 1
-            queue = self._queues.get(number) or self._open(number)
+        try:
+            refused = self._push(number, chunks)
+        except NotRunningError:
+            self.metrics.dropped.labels(DropReason.STOPPING).inc(sum(chunk.series for chunk in chunks))
+            raise
         if not self.outlets:
             self.metrics.lost.labels("", Lost.NO_WRITER).inc(sum(chunk.series for chunk in chunks))
-        refused = queue.push(chunks)
         if refused is not None:
             self.metrics.queue_full.labels(str(number)).inc(refused.series)
             self.metrics.dropped.labels(DropReason.QUEUE).inc(refused.series)
             example = refused.data[: wire.skip(refused.data, 0, 1)[0]]
             self._full.warning(lambda: f"queue {number} is full, {refused.series} series dropped: {_first(example)}")
+
+    def _push(self, number: int, chunks: list[Chunk]) -> Chunk | None:
+        """Put chunks into a queue, which is opened if it is not open; return what did not fit."""
+        while True:
+            with self._lock:
+                if not self.running:
+                    raise NotRunningError("the gateway is being stopped")
+                queue = self._queues.get(number) or self._open(number)
+            try:
+                return queue.push(chunks)
+            except QueueClosedError:
+                continue  # it was idle for so long that it was closed just now
 
     def _open(self, number: int) -> Queue:
         """Make a queue with a consumer for each backend."""
@@ -232,6 +249,19 @@ class Gateway:
         self._queues[number] = queue
         return queue
 
+    def close_idle(self) -> None:
+        """Close queues that nobody has used for an hour; their consumers end."""
+        since = self._monotonic() - IDLE_SECONDS
+        with self._lock:
+            idle = [queue for queue in self._queues.values() if queue.close_if_idle(since)]
+            for queue in idle:
+                del self._queues[queue.number]
+            self._readers = [place for place in self._readers if place[0] not in idle]
+            self._consumers = [consumer for consumer in self._consumers if consumer.is_alive()]
+        for queue in idle:
+            self.metrics.queue_size.labels(str(queue.number)).set(0)
+            self.metrics.consumers.labels(str(queue.number)).set(0)
+
     def _consume(self, queue: Queue, reader: Reader, outlet: Outlet) -> None:
         while (batch := queue.pull(reader, self.options.linger / 1000)) is not None:
             outlet.take(batch)
@@ -256,10 +286,11 @@ class Gateway:
         """
         if not self.running:
             return 0
-        self.running = False
         deadline = self._monotonic() + seconds
-        for queue in self._queues.values():
-            queue.close()
+        with self._lock:
+            self.running = False
+            for queue in self._queues.values():
+                queue.close()
         for consumer in self._consumers:
             consumer.join(max(0.0, deadline - self._monotonic()))
         while any(outlet.in_flight for outlet in self.outlets) and self._monotonic() < deadline:
@@ -281,9 +312,13 @@ class Gateway:
     # --- metrics ---
 
     def _tick(self) -> None:
+        swept = self._monotonic()
         while not self._stopped.wait(TICK_SECONDS):
             try:
                 self.show()
+                if self._monotonic() - swept >= SWEEP_SECONDS:
+                    swept = self._monotonic()
+                    self.close_idle()
             except Exception as error:
                 reason = str(error)
                 self._warnings.warning(lambda: f"the gateway's metrics were not brought up to date: {reason}")  # noqa: B023

@@ -24,6 +24,7 @@ class DropReason:
     DUPLICATE = "duplicate_label"
     RELABEL = "relabel"
     QUEUE = "queue_full"
+    STOPPING = "stopping"
 
 
 class Take(Enum):

@@ -20,6 +20,10 @@ from tocsin.ingest.wire import wire
 from tocsin.plugin import Batch
 
 
+class QueueClosedError(Exception):
+    """The queue takes nothing more."""
+
+
 @dataclass
 class Reader:
     """A backend's place in a queue."""
@@ -58,6 +62,7 @@ class Queue:
         self._pushed = 0
         self._readers: list[Reader] = []
         self._closed = False
+        self._last_push = clock()
         self._changed = threading.Condition()
 
     def reader(self, skipped: Callable[[int], None]) -> Reader:
@@ -77,15 +82,18 @@ class Queue:
         return self._pushed - reader.taken
 
     def push(self, chunks: Iterable[Chunk]) -> Chunk | None:
-        """Append chunks as far as there is room; return what did not fit, or None."""
+        """Append chunks as far as there is room; return what did not fit, or None; raise `QueueClosedError`."""
         refused: list[Chunk] = []
         with self._changed:
+            if self._closed:
+                raise QueueClosedError
+            self._last_push = self._clock()
             others = self._board.sum(self.number) - self.depth
             waiting = any(self.lag(reader) == 0 for reader in self._readers)
             for chunk in chunks:
                 fitting, rest = _split(chunk, self._limit - others - self.depth)
                 if fitting is not None:
-                    self._chunks.append((fitting, self._clock()))
+                    self._chunks.append((fitting, self._last_push))
                     self._pushed += fitting.series
                 if rest is not None:
                     refused.append(rest)
@@ -135,6 +143,13 @@ class Queue:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+
+    def close_if_idle(self, since: float) -> bool:
+        """Close when nothing came after a time of the clock and every reader has all; return whether it is closed."""
+        with self._changed:
+            if self._last_push <= since and not any(self.lag(reader) for reader in self._readers):
+                self.close()
+            return self._closed
 
     def _leave_behind(self) -> list[tuple[Reader, int]]:
         """Move readers that lag too far, except the one furthest ahead; return what each lost."""
