@@ -28,7 +28,7 @@ def count(metrics: Metrics, outcome: str) -> float:
     return metrics.registry.get_sample_value("svc_plugin_calls_total", labels) or 0.0
 
 
-@pytest.mark.parametrize("seconds", [None, 5.0])
+@pytest.mark.parametrize("seconds", [None, PATIENCE])
 def test_results_and_errors_pass(calls: PluginCalls, metrics: Metrics, seconds: float | None) -> None:
     assert calls.call("p", "o", lambda: 42, seconds=seconds) == 42
     error = DatasourceError("said no", refused=True)
@@ -47,10 +47,10 @@ def test_results_and_errors_pass(calls: PluginCalls, metrics: Metrics, seconds: 
 def test_only_a_call_with_a_limit_runs_in_another_thread(calls: PluginCalls) -> None:
     here = threading.get_ident()
     assert calls.call("p", "o", threading.get_ident) == here
-    assert calls.call("p", "o", threading.get_ident, seconds=5.0) != here
+    assert calls.call("p", "o", threading.get_ident, seconds=PATIENCE) != here
 
 
-@pytest.mark.parametrize("seconds", [None, 5.0])
+@pytest.mark.parametrize("seconds", [None, PATIENCE])
 def test_what_the_contract_does_not_allow_is_a_crash(
     calls: PluginCalls, metrics: Metrics, seconds: float | None
 ) -> None:
@@ -72,8 +72,8 @@ def test_overdue_calls_are_counted_by_object_until_they_end(
         with pytest.raises(PluginTimeoutError):
             calls.call("p", "o", hangs, seconds=0.01, about=1)
     with pytest.raises(PluginBusyError):
-        calls.call("p", "o", lambda: 1, seconds=1.0, about=1)
-    assert calls.call("p", "o", lambda: 1, seconds=1.0, about=2) == 1
+        calls.call("p", "o", lambda: 1, seconds=PATIENCE, about=1)
+    assert calls.call("p", "o", lambda: 1, seconds=PATIENCE, about=2) == 1
     overdue = lambda: metrics.registry.get_sample_value("svc_plugin_overdue_calls", {"plugin": "p"})  # noqa: E731
     assert overdue() == 2
     gate.set()
@@ -83,5 +83,5 @@ def test_overdue_calls_are_counted_by_object_until_they_end(
         if thread.name == "plugin-p-o":
             thread.join(PATIENCE)
     assert overdue() == 0
-    assert calls.call("p", "o", lambda: 1, seconds=1.0, about=1) == 1
+    assert calls.call("p", "o", lambda: 1, seconds=PATIENCE, about=1) == 1
     assert (count(metrics, "timeout"), count(metrics, "busy"), count(metrics, "ok")) == (2, 1, 2)

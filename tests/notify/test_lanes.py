@@ -10,7 +10,7 @@ import pytest
 from tests.notify.conftest import until_idle
 
 from tocsin.notify.lanes import Lanes
-from tocsin.plugin.testkit.components import PATIENCE
+from tocsin.plugin.testkit.components import PATIENCE, wait_until
 
 Work = Callable[[int], float | None]
 
@@ -91,11 +91,15 @@ def test_what_is_known_is_not_queued_twice(make: Callable[[Work], Lanes]) -> Non
 def test_a_delay_is_kept_while_others_go_on(make: Callable[[Work], Lanes]) -> None:
     order: list[int] = []
     lanes = make(order.append)
-    lanes.add(1, 1, "late", concurrency=1, delay=0.2)
+    lanes.add(1, 1, "late", concurrency=1, delay=3600.0)
     lanes.add(1, 2, "late", concurrency=1)
     lanes.add(1, 3, "soon", concurrency=1)
-    until_idle(lanes)
-    assert order == [3, 1, 2]
+    wait_until(lambda: bool(order), what="what has no delay")
+    wait_until(lambda: lanes.known() == {1, 2}, what="its end")
+    lanes.add(2, 4, "later", concurrency=1, delay=0.02)
+    lanes.add(2, 5, "later", concurrency=1)
+    wait_until(lambda: lanes.known() == {1, 2}, what="what has a short delay")
+    assert order == [3, 4, 5]
 
 
 def test_stopping_finishes_what_is_under_way_and_begins_nothing(make: Callable[[Work], Lanes]) -> None:
@@ -110,10 +114,9 @@ def test_stopping_finishes_what_is_under_way_and_begins_nothing(make: Callable[[
     for number in range(3):
         lanes.add(1, number, f"c{number}", concurrency=1)
     assert begun.wait(PATIENCE)
-    stopping = threading.Thread(target=lanes.stop, args=(5.0,))
+    stopping = threading.Thread(target=lanes.stop, args=(PATIENCE,))
     stopping.start()
-    while not lanes._stopping:
-        pass
+    wait_until(lambda: lanes._stopping, what="the stop")
     gate.set()
     stopping.join(PATIENCE)
     assert done == [0]

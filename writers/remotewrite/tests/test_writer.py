@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tocsin.plugin import Batch, SettingsError, WriteError, Writer, WriteResult
 from tocsin.plugin.testkit.components import (
+    PATIENCE,
     Answer,
     Hang,
     HttpSink,
@@ -42,7 +43,7 @@ def writer() -> Iterator[Callable[..., Writer]]:
     made: list[Writer] = []
 
     def build(url: str, **settings: Any) -> Writer:
-        made.append(KIND.build(RemoteWriteSettings(url=url, **{"timeout": 500, **settings}), None))  # type: ignore[arg-type]
+        made.append(KIND.build(RemoteWriteSettings(url=url, **{"timeout": int(PATIENCE * 1000), **settings}), None))  # type: ignore[arg-type]
         return made[-1]
 
     yield build
@@ -107,7 +108,7 @@ def test_any_body_survives_compression(body: bytes) -> None:
 @pytest.mark.parametrize("start", ["start_prometheus", "start_victoria_metrics"])
 def test_real_backends_take_it(writer: Callable[..., Writer], request: pytest.FixtureRequest, start: str) -> None:
     server: Prometheus | VictoriaMetrics = request.getfixturevalue(start)()
-    one = writer(f"{server.url}/api/v1/write", timeout=5000)
+    one = writer(f"{server.url}/api/v1/write")
     now = time.time()
     body = b"".join(entry({"__name__": "written", "n": str(n)}, float(n), now) for n in range(1000))
     assert one.write(Batch(body, 1000, 1000)) == WriteResult()
@@ -123,7 +124,7 @@ def test_real_backends_take_it(writer: Callable[..., Writer], request: pytest.Fi
 def addresses(writer: Callable[..., Writer], *answers: Any) -> tuple[Writer, list[HttpSink]]:
     """Return a writer with one address for each answer."""
     sinks = [HttpSink(answer).start() for answer in answers]
-    return writer(",".join(f"{sink.url}/w" for sink in sinks), timeout=300), sinks
+    return writer(",".join(f"{sink.url}/w" for sink in sinks), timeout=2000), sinks
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ def test_the_status_decides_whatever_becomes_of_the_body(
     writer: Callable[..., Writer], http_sink: HttpSink, behaviour: Any
 ) -> None:
     http_sink.then(behaviour)
-    one = writer(http_sink.url)
+    one = writer(http_sink.url, timeout=1000)
     assert one.write(BATCH) == WriteResult()
     assert one.write(BATCH) == WriteResult()
 
@@ -188,7 +189,7 @@ def test_one_connection_is_kept(writer: Callable[..., Writer], http_sink: HttpSi
 
 
 def test_only_so_many_requests_at_once(writer: Callable[..., Writer], http_sink: HttpSink) -> None:
-    one = writer(http_sink.url, max_connections=1, timeout=100)
+    one = writer(http_sink.url, max_connections=1, timeout=1000)
     http_sink.default = Hang()
     with pytest.raises(WriteError, match="no answer within"):
         one.write(BATCH)
