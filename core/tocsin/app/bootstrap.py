@@ -75,6 +75,10 @@ def check_certificate(http: HttpSettings) -> None:
             raise SettingsError(
                 f"HTTP.{name}: got nothing, expected a file, as the other of CertFile and KeyFile is set"
             )
+        try:
+            Path(path).read_bytes()
+        except OSError as error:
+            raise SettingsError(f"HTTP.{name}: {path} cannot be read: {error.strerror}") from None
     import ssl  # most processes never need it
 
     try:
