@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ import tocsin_channel_webhook
 from tocsin.plugin import Delivery, HttpOptions, RenderError, SendError
 from tocsin.plugin.testkit import AppFactory, TestApp, dat, err
 from tocsin.plugin.testkit.alerts import Alerts
-from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Request, Reset
+from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Request, Reset, wait_until
 from tocsin_channel_webhook.channel import CallbackChannel
 from tocsin_channel_webhook.clients import Clients
 
@@ -228,19 +227,6 @@ def service(make_app: AppFactory) -> Service:
     return Service(make_app(plugins=[tocsin_channel_webhook], start="engine"))
 
 
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], bool]], None]:
-    def wait(check: Callable[[], bool]) -> None:
-        pause = threading.Event()
-        for _ in range(500):
-            if check():
-                return
-            pause.wait(0.02)
-        raise AssertionError("it did not come true within 10 s")
-
-    return wait
-
-
 def test_an_alert_and_its_recovery_arrive(service: Service, http_sink: HttpSink) -> None:
     body = '{"text":"{{$tpl.content}}","state":"{{if $event.IsRecovered}}over{{else}}on{{end}}"}'
     event = service.fire(service.rule(service.channel("Chat", f"{http_sink.url}/hook", request={"body": body})))
@@ -263,25 +249,21 @@ def test_the_channel_that_comes_along_posts_the_event(service: Service, http_sin
     assert posted["notify_rule_name"] == "R"
 
 
-def test_a_receiver_that_hangs_delays_no_other(
-    service: Service, http_sink: HttpSink, eventually: Callable[[Callable[[], bool]], None]
-) -> None:
+def test_a_receiver_that_hangs_delays_no_other(service: Service, http_sink: HttpSink) -> None:
     with HttpSink(Hang()) as stuck:
-        slow = service.channel("Slow", stuck.url, timeout=600, retry_times=1, concurrency=1)
+        slow = service.channel("Slow", stuck.url, timeout=3000, retry_times=1, concurrency=1)
         rule = service.rule(slow, service.channel("Quick", http_sink.url))
         events = [service.fire(rule, f"h{number}") for number in range(8)]
         http_sink.wait_for(8)
         assert len(stuck.requests) < 8
-        eventually(lambda: service.statuses(events[0]) == {"Slow": 2, "Quick": 1})
+        wait_until(lambda: service.statuses(events[0]) == {"Slow": 2, "Quick": 1}, what="the records")
 
 
-def test_a_receiver_that_comes_back_gets_its_message(
-    service: Service, http_sink: HttpSink, eventually: Callable[[Callable[[], bool]], None]
-) -> None:
+def test_a_receiver_that_comes_back_gets_its_message(service: Service, http_sink: HttpSink) -> None:
     http_sink.then(Reset(), Reset(), Answer(204))
     event = service.fire(service.rule(service.channel("Chat", http_sink.url, retry_interval=10)))
     http_sink.wait_for(3)
-    eventually(lambda: service.statuses(event) == {"Chat": 1})
+    wait_until(lambda: service.statuses(event) == {"Chat": 1}, what="the records")
 
 
 def test_what_a_stopped_service_did_not_send_is_sent_after_the_restart(
