@@ -21,6 +21,8 @@ BOUNDS = re.compile(r"(start|end)\(\)")
 SPECIAL = [
     "holt_winters(temp[10m], 0.3, 0.6)",
     "mad_over_time(odd[7m])",
+    "integral(odd[7m])",
+    "integral(temp[10m], 1)",
     "ts_of_min_over_time(level[9m])",
     "histogram_quantile(0.7, rate(lat_bucket[5m]))",
     "histogram_fraction(0.1, 3, lat_bucket)",

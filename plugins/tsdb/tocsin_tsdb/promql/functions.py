@@ -185,6 +185,13 @@ def _smoothing(this: FunctionCall) -> Frame:
     return this.over_time(vector, lambda block: (overtime.smoothing(block, control, level, trend), block.counts > 1))
 
 
+def _integral(this: FunctionCall) -> Frame:
+    vector = this.range_vector(0)
+    strategy = this.row(1) if this.has(1) else np.full(this.ev.steps, 2.0)
+    control = this.ev.control
+    return this.over_time(vector, lambda block: (overtime.integral(block, control, strategy), block.counts > 1))
+
+
 def _quantile_over_time(this: FunctionCall) -> Frame:
     q, vector = this.row(0), this.range_vector(1)
     control = this.ev.control
@@ -322,6 +329,7 @@ _OTHERS: dict[str, Callable[[FunctionCall], Value]] = {
     "idelta": _last_two,
     "increase": _extrapolated,
     "info": _info,
+    "integral": _integral,
     "irate": _last_two,
     "label_join": _label_join,
     "label_replace": _label_replace,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from .doubled import Prefixes
 from .folds import Chunk, accumulate, compensated_sums, fold, fold_padded, sums
 from .frames import Windows
 from .interface import ExecutionError, Float64Array, Int64Array
+from .numbers import format_general
 
 
 def at_index(windows: Windows, index: Int64Array, source: Float64Array | Int64Array) -> Float64Array:
@@ -193,6 +195,33 @@ def smoothing(windows: Windows, control: Control, level: Float64Array, trend: Fl
         return current
 
     return fold(windows, windows.counts > 1, control, smooth)
+
+
+_STRATEGIES = np.array([0.0, 1.0, 2.0])
+
+
+def integral(windows: Windows, control: Control, strategy: Float64Array) -> Float64Array:
+    """Return the area (value times seconds) between the first and the last sample of every window.
+
+    `strategy`, [steps], says what a value between two samples is: 0 the earlier one's, 1 the later one's, 2 their mean.
+    """
+    bad = strategy[~np.isin(strategy, _STRATEGIES)]
+    if len(bad):
+        raise ExecutionError(
+            f"invalid strategy for integral. Expected: 0, 1 or 2, got: {format_general(float(bad[0]))}"
+        )
+    if not len(windows.values):
+        return np.zeros(windows.low.shape)
+    seconds = np.diff(windows.timestamps) / 1000
+    earlier, later = windows.values[:-1], windows.values[1:]
+    result = np.zeros(windows.low.shape)
+    for kind, height in ((0, earlier), (1, later), (2, earlier / 2 + later / 2)):
+        chosen = strategy == kind
+        if chosen.any():
+            areas = np.append(height * seconds, 0.0)
+            last = np.maximum(windows.high - 1, windows.low)
+            result[:, chosen] = sums(replace(windows, values=areas, high=last), control)[:, chosen]
+    return result
 
 
 Kernel = Callable[[Windows, Control], Float64Array]

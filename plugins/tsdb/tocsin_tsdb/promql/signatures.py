@@ -85,6 +85,7 @@ _OTHERS = (
     Signature("histogram_quantiles", (_V, _S, _N, _N), _V, 9),
     Signature("holt_winters", (_M, _N, _N), _V),
     Signature("info", (_V, _V), _V, 1),
+    Signature("integral", (_M, _N), _V, 1),
     Signature("label_join", (_V, _S, _S, _S), _V, -1),
     Signature("label_replace", (_V, _S, _S, _S, _S), _V),
     Signature("max_of", (_N, _N), _N),
