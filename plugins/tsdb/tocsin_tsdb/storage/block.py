@@ -21,7 +21,7 @@ import numpy as np
 
 from tocsin_tsdb.storage import codec
 from tocsin_tsdb.storage.duck import Parquet
-from tocsin_tsdb.storage.errors import CorruptBlock
+from tocsin_tsdb.storage.errors import CorruptBlock, ReadFailed, unreadable
 from tocsin_tsdb.storage.hot import BYTES_PER_SAMPLE, HotFile, HotFiles
 from tocsin_tsdb.storage.pieces import Piece, expand, narrow
 from tocsin_tsdb.storage.wal import sync_directory
@@ -94,7 +94,7 @@ class FileReader:
         """Return what is wanted of a file.
 
         `offsets` says where the rows of each reference begin; without it the file is not taken into memory.
-        Raises CorruptBlock.
+        Raises CorruptBlock, ReadFailed.
         """
         key = (path.name, file.name)
         if offsets is None:
@@ -193,7 +193,7 @@ class Block:
     ) -> Iterator[Piece]:
         """Yield the samples of the wanted series (ascending ids) in [start, end] file by file; stops after `limit` of them.
 
-        `passing`: this use says nothing about which samples queries need. Raises CorruptBlock.
+        `passing`: this use says nothing about which samples queries need. Raises CorruptBlock, ReadFailed.
         """
         refs, positions = self.refs(wanted)
         start, end = max(start, self.meta.min_time), min(end, self.meta.max_time)
@@ -201,11 +201,18 @@ class Block:
             mine = np.flatnonzero((refs >= file.first) & (refs <= file.last))
             if len(mine) and limit >= 0:
                 offsets = None if passing else self._offsets(file)
-                piece = self._files.read(self.path, file, offsets, Wanted(refs[mine], positions[mine], start, end))
+                piece = self._read(file, offsets, Wanted(refs[mine], positions[mine], start, end))
                 if self.tombstones.spans:
                     piece = self.tombstones.thin_out(refs[mine], piece)
                 limit -= len(piece)
                 yield piece
+
+    def _read(self, file: SampleFile, offsets: Int64Array | None, wanted: Wanted) -> Piece:
+        try:
+            return self._files.read(self.path, file, offsets, wanted)
+        except ReadFailed:
+            check_file(self.path, self.meta, file.name)  # damage can look like a lack of memory
+            raise
 
     def _offsets(self, file: SampleFile) -> Int64Array:
         """Return where the rows of each reference of a file begin, and where the last ends."""
@@ -226,7 +233,7 @@ class Block:
         self.tombstones = Tombstones(spans)
 
     def verify(self) -> None:
-        """Compare size and checksum of every file. Raises CorruptBlock."""
+        """Compare size and checksum of every file. Raises CorruptBlock, ReadFailed."""
         for name in self.meta.sums:
             check_file(self.path, self.meta, name)
 
@@ -254,7 +261,7 @@ class Block:
 
 
 def load_block(path: Path, parquet: Parquet) -> tuple[Meta, SeriesRows]:
-    """Read what describes a block and check that its files are whole in size. Raises CorruptBlock."""
+    """Read what describes a block and check that its files are whole in size. Raises CorruptBlock, ReadFailed."""
     try:
         raw = json.loads((path / META).read_bytes())
         if raw["format"] != FORMAT:
@@ -266,7 +273,9 @@ def load_block(path: Path, parquet: Parquet) -> tuple[Meta, SeriesRows]:
             found = (path / name).stat().st_size
             if found != size:
                 raise CorruptBlock(f"{path.name}/{name}: {found} bytes, expected {size}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise unreadable(path.name, error) from error
+    except (ValueError, KeyError, TypeError) as error:
         raise CorruptBlock(f"{path.name}: {error}") from error
     check_file(path, meta, SERIES)
     columns = parquet.read(path / SERIES, ("labels", "samples", "first", "last"))
@@ -276,12 +285,12 @@ def load_block(path: Path, parquet: Parquet) -> tuple[Meta, SeriesRows]:
 
 
 def check_file(path: Path, meta: Meta, name: str) -> None:
-    """Compare a file's checksum with the block's. Raises CorruptBlock."""
+    """Compare a file's checksum with the block's. Raises CorruptBlock, ReadFailed."""
     size, expected = meta.sums[name]
     try:
         found = file_sum(path / name)
     except OSError as error:
-        raise CorruptBlock(f"{path.name}/{name}: {error}") from error
+        raise unreadable(f"{path.name}/{name}", error) from error
     if found != (size, expected):
         raise CorruptBlock(f"{path.name}/{name}: checksum does not match")
 
@@ -318,5 +327,7 @@ def _load_tombstones(path: Path) -> Tombstones:
         return Tombstones({int(ref): [(start, end) for start, end in spans] for ref, spans in raw.items()})
     except FileNotFoundError:
         return Tombstones()
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except OSError as error:
+        raise unreadable(f"{path.name}/{TOMBSTONES}", error) from error
+    except (ValueError, TypeError, AttributeError) as error:
         raise CorruptBlock(f"{path.name}/{TOMBSTONES}: {error}") from error

@@ -76,7 +76,7 @@ class BlockBuilder:
         self._rows_per_file = rows_per_file
 
     def build(self, plan: Plan) -> Built | None:
-        """Write a block; None when there is no sample in the span. Raises OSError, CorruptBlock; nothing is left behind then."""
+        """Write a block; None when there is no sample in the span. Raises OSError, StoreError; nothing is left behind then."""
         name = uuid.uuid4().hex
         path = self._directory / (name + UNFINISHED)
         path.mkdir()

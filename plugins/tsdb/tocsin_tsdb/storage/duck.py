@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tocsin_tsdb.storage.errors import CorruptBlock
+from tocsin_tsdb.storage.errors import CorruptBlock, ReadFailed, unreadable
 
 if TYPE_CHECKING:
     import duckdb
 
 ROW_GROUP = 61_440
+ATTEMPTS = 3
+"""A database that met a damaged file may refuse what others ask of it at the same time; they ask a new one."""
 _SETTINGS = {
     "enable_progress_bar": "false",
     "enable_external_file_cache": "false",  # the kernel's page cache does, and its memory is not ours
@@ -41,41 +43,52 @@ class Parquet:
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
 
-    def _cursor(self) -> duckdb.DuckDBPyConnection:
+    def _database(self) -> duckdb.DuckDBPyConnection:
         import duckdb
 
         with self._lock:
             if self._connection is None:
-                self._connection = duckdb.connect(":memory:", config=dict(self._settings))
-                known = {name for (name,) in self._connection.execute("SELECT name FROM duckdb_settings()").fetchall()}
+                connection = duckdb.connect(":memory:", config=dict(self._settings))
+                known = {name for (name,) in connection.execute("SELECT name FROM duckdb_settings()").fetchall()}
                 for name in _SETTINGS.keys() & known:
-                    self._connection.execute(f"SET {name} = {_SETTINGS[name]}")
-            return self._connection.cursor()
+                    connection.execute(f"SET {name} = {_SETTINGS[name]}")
+                self._connection = connection
+            return self._connection
+
+    def _abandon(self, database: duckdb.DuckDBPyConnection) -> None:
+        """Let the next call open another database: this one refuses everything since it met what it did not expect."""
+        with self._lock:
+            if self._connection is database:
+                self._connection = None
 
     def write(self, path: Path, columns: Mapping[str, npt.NDArray[Any]], row_group: int = ROW_GROUP) -> None:
         """Write columns as one Parquet file of row groups of a size. Raises OSError (disk full included)."""
         import duckdb
 
-        cursor = self._cursor()
+        database = self._database()
         try:
-            cursor.register("rows", dict(columns))
-            cursor.execute(
-                f"COPY (SELECT * FROM rows) TO {_text(path)} "  # noqa: S608 - our own path, quoted
-                f"(FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE {row_group})"
-            )
+            with database.cursor() as cursor:
+                cursor.register("rows", dict(columns))
+                cursor.execute(
+                    f"COPY (SELECT * FROM rows) TO {_text(path)} "  # noqa: S608 - our own path, quoted
+                    f"(FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE {row_group})"
+                )
         except duckdb.Error as error:
+            if isinstance(error, duckdb.FatalException | duckdb.InternalException):
+                self._abandon(database)
             raise OSError(f"cannot write {path.name}: {error}") from error
-        finally:
-            cursor.close()
 
     def read(self, path: Path, columns: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
-        """Return whole columns in file order. Raises CorruptBlock."""
+        """Return whole columns in file order. Raises CorruptBlock, ReadFailed."""
         return self._fetch(path, columns, "")
 
     def read_chunks(
         self, path: Path, columns: tuple[str, ...], refs: npt.NDArray[np.int32], start: int, end: int
     ) -> dict[str, npt.NDArray[Any]]:
-        """Return the chunks of ascending `refs` that may have samples in [start, end], in file order. Raises CorruptBlock."""
+        """Return the chunks of ascending `refs` that may have samples in [start, end], in file order.
+
+        Raises CorruptBlock, ReadFailed.
+        """
         low, high = int(refs[0]), int(refs[-1])
         rows = self._fetch(path, columns, f"WHERE ref BETWEEN {low} AND {high} AND start <= {end} AND stop >= {start}")
         if len(refs) == high - low + 1:
@@ -88,20 +101,28 @@ class Parquet:
     def _fetch(self, path: Path, columns: tuple[str, ...], tail: str) -> dict[str, npt.NDArray[Any]]:
         import duckdb
 
-        cursor = self._cursor()
         query = f"SELECT {', '.join(columns)} FROM read_parquet({_text(path)}) {tail}"  # noqa: S608 - our own names
         try:
-            rows = cursor.execute(query).fetchnumpy()
-        except (
-            duckdb.IOException,
-            duckdb.InvalidInputException,
-            duckdb.BinderException,
-            duckdb.SerializationException,
-        ) as error:
-            raise CorruptBlock(f"{path.parent.name}/{path.name}: {error}") from error
-        finally:
-            cursor.close()
+            rows = self._run(query, ATTEMPTS)
+        except (duckdb.Error, UnicodeError) as error:  # a message that quotes a damaged file is not text always
+            raise _failure(path, error) from error
         return {name: np.asarray(rows[name]) for name in columns}
+
+    def _run(self, query: str, attempts: int) -> dict[str, npt.NDArray[Any]]:
+        import duckdb
+
+        database = self._database()
+        try:
+            with database.cursor() as cursor:
+                return cursor.execute(query).fetchnumpy()
+        except duckdb.InternalException:
+            self._abandon(database)
+            raise
+        except duckdb.FatalException:
+            self._abandon(database)
+            if attempts == 1:
+                raise
+        return self._run(query, attempts - 1)
 
     def close(self) -> None:
         """Release the database; later calls open it again."""
@@ -109,6 +130,20 @@ class Parquet:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+
+
+def _failure(path: Path, error: Exception) -> CorruptBlock | ReadFailed:
+    """Tell a damaged file from a machine that lacks memory or file handles."""
+    import duckdb
+
+    name = f"{path.parent.name}/{path.name}"
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return ReadFailed(f"{name}: {error}")
+    try:
+        path.open("rb").close()
+    except OSError as problem:
+        return unreadable(name, problem)
+    return CorruptBlock(f"{name}: {error}")
 
 
 def _text(path: Path) -> str:

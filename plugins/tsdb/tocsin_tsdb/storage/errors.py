@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class StoreError(Exception):
     """Base of the store's own errors; `str()` is the message for the user."""
@@ -21,3 +23,13 @@ class StoreUnusable(StoreError):
 
 class CorruptBlock(StoreError):
     """A block on disk is torn or altered."""
+
+
+class ReadFailed(StoreError):
+    """A block that may be whole could not be read: no memory, no file handles. Worth a retry."""
+
+
+def unreadable(name: str, error: OSError) -> CorruptBlock | ReadFailed:
+    """Return what it means that a block's file cannot be read."""
+    scarce = error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+    return (ReadFailed if scarce else CorruptBlock)(f"{name}: {error}")

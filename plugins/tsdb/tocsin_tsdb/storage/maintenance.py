@@ -18,7 +18,7 @@ import numpy as np
 from tocsin_tsdb.promql.interface import Matcher
 from tocsin_tsdb.storage.block import Block
 from tocsin_tsdb.storage.build import Built, Plan
-from tocsin_tsdb.storage.errors import CorruptBlock
+from tocsin_tsdb.storage.errors import CorruptBlock, StoreError
 from tocsin_tsdb.storage.head import Generation
 from tocsin_tsdb.storage.memtable import NEVER
 from tocsin_tsdb.storage.planner import Span, expired, next_merge, oversize, spans_of
@@ -120,7 +120,7 @@ class Maintenance:
         try:
             with metrics.compaction_seconds.time():
                 built = self._store.builder.build(plan)
-        except (OSError, CorruptBlock):
+        except (OSError, StoreError):
             metrics.compactions_failed.inc()
             raise
         metrics.compactions.inc()

@@ -23,7 +23,7 @@ from tocsin_tsdb.storage.blockset import BlockSet
 from tocsin_tsdb.storage.build import BlockBuilder
 from tocsin_tsdb.storage.directory import lock
 from tocsin_tsdb.storage.duck import Parquet
-from tocsin_tsdb.storage.errors import CorruptBlock, MalformedWrite, StoreUnusable
+from tocsin_tsdb.storage.errors import CorruptBlock, MalformedWrite, ReadFailed, StoreUnusable
 from tocsin_tsdb.storage.head import Head, Outcome
 from tocsin_tsdb.storage.hot import HotFiles
 from tocsin_tsdb.storage.index import INVALID, SeriesIndex
@@ -64,7 +64,7 @@ class Store:
                 self.head = Head(options, self.index, self.metrics, clock)
             self.head.max_time = max(self.head.max_time, self.blocks.max_time)
             self.metadata = MetadataStore(options.directory / "metadata.json")
-        except OSError as error:
+        except (OSError, ReadFailed) as error:
             self._lock_file.close()
             raise StoreUnusable(f"data directory {options.directory}: {error}") from error
         except StoreUnusable:
@@ -122,7 +122,7 @@ class Store:
         max_samples: int,
         check: Callable[[], None] = go_on,
     ) -> Selection:
-        """See `Queryable`. A block that turns out to be torn is set aside, and the rest answers."""
+        """See `Queryable`. A block that turns out to be torn is set aside, and the rest answers. Raises ReadFailed."""
         return self.select_ids(self._matching.resolve(matchers), start_ms, end_ms, max_samples=max_samples, check=check)
 
     def select_ids(
