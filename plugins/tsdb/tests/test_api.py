@@ -116,12 +116,16 @@ def test_forms_and_query_strings_mean_the_same(api: Api, now: int) -> None:
     [
         ("query", {}, "query parameter is required"),
         ("query", {"query": "sum("}, 'invalid parameter "query": 1:5: parse error: unclosed left parenthesis'),
-        ("query", {"query": "up", "time": "x"}, 'invalid parameter "time": cannot parse "x" to a valid timestamp'),
+        (
+            "query",
+            {"query": "up", "time": "x"},
+            'invalid parameter "time": Invalid time value for \'time\': cannot parse "x" to a valid timestamp',
+        ),
         ("query", {"query": "up", "timeout": "x"}, 'invalid parameter "timeout": cannot parse "x" to a valid duration'),
         (
             "query",
             {"query": "up", "limit": "-1"},
-            "invalid parameter \"limit\": cannot parse '-1' to a non-negative integer",
+            'invalid parameter "limit": limit must be non-negative',
         ),
         (
             "query_range",
@@ -157,7 +161,21 @@ def test_forms_and_query_strings_mean_the_same(api: Api, now: int) -> None:
         ("format_query", {"query": "("}, "parse error"),
         ("parse_query", {"query": "("}, "parse error"),
         ("query_exemplars", {"query": "("}, "parse error"),
-        ("metadata", {"limit": "x"}, 'invalid parameter "limit"'),
+        ("metadata", {"limit": "x"}, "limit must be a number"),
+        ("metadata", {"limit_per_metric": "x"}, "limit_per_metric must be a number"),
+        ("status/tsdb", {"limit": "0"}, "limit must be a positive number"),
+        ("status/tsdb", {"limit": "10001"}, "limit must not exceed 10000"),
+        (
+            "series",
+            {"match[]": "up", "limit": "x"},
+            'invalid parameter "limit": strconv.Atoi: parsing "x": invalid syntax',
+        ),
+        ("labels", {"match": "{a=~'.*'}"}, "match[] must contain at least one non-empty matcher"),
+        (
+            "series",
+            {"match[]": "up", "end": "x"},
+            "Invalid time value for 'end': cannot parse \"x\" to a valid timestamp",
+        ),
     ],
 )
 def test_bad_parameters(api: Api, path: str, parameters: dict[str, Any], text: str) -> None:
@@ -307,6 +325,12 @@ def test_admin_endpoints(make_api: Any, encode: Any, now: int, tmp_path: Path) -
     name = api.post("admin/tsdb/snapshot")["data"]["name"]
     assert (tmp_path / "tsdb" / "snapshots" / name / "blocks").is_dir()
     api.post("admin/tsdb/snapshot", query="skip_head=maybe", status=400)
+
+
+def test_there_are_no_rules_alerts_or_targets(api: Api) -> None:
+    assert api.get("rules")["data"] == {"groups": []}
+    assert api.get("alerts")["data"] == {"alerts": []}
+    assert api.get("targets")["data"] == {"activeTargets": [], "droppedTargets": []}
 
 
 def test_metrics_have_their_standard_names(api: Api) -> None:

@@ -195,9 +195,22 @@ def test_matchers() -> None:
         Matcher("a b", "!~", "x|y"),
         Matcher("__name__", "=", "metric name"),
     )
-    for text in ("a + b", "a offset 5m", "a @ 1", "a[5m]"):
-        with pytest.raises(ParseError, match="expected a series selector"):
+    assert parse_matchers("sum") == (Matcher("__name__", "=", "sum"),)
+    for text, where in (
+        ("a + b", "1:3: parse error: unexpected <op:+>"),
+        ("a offset 5m", "1:3: parse error: unexpected <offset>"),
+        ("a @ 1", "1:3: parse error: unexpected <op:@>"),
+        ("a[5m]", '1:2: parse error: unexpected "["'),
+        ("sum(a)", '1:4: parse error: unexpected "("'),
+        ("a b", '1:3: parse error: unexpected identifier "b"'),
+        ("5", '1:1: parse error: unexpected number "5"'),
+        ("(a)", '1:1: parse error: unexpected "("'),
+        ("", "unknown position: parse error: unexpected end of input"),
+        ('{a=~"("}', "1:2: parse error: error parsing regexp"),
+    ):
+        with pytest.raises(ParseError) as caught:
             parse_matchers(text)
+        assert str(caught.value).startswith(where)
 
 
 @pytest.mark.parametrize(

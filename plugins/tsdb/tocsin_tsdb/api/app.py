@@ -20,7 +20,7 @@ from tocsin_tsdb.api.queries import (
     QueryResource,
 )
 from tocsin_tsdb.api.service import Service
-from tocsin_tsdb.api.status import HealthResource, MetricsResource, StatusResource
+from tocsin_tsdb.api.status import EmptyResource, HealthResource, MetricsResource, StatusResource
 from tocsin_tsdb.api.write import WriteResource
 from tocsin_tsdb.promql.engine import Engine
 from tocsin_tsdb.storage.maintenance import Maintenance
@@ -51,6 +51,9 @@ def create_app(
         ("label/{name}/values", LabelValuesResource(service)),
         ("metadata", MetadataResource(service)),
         ("write", WriteResource(service, time.monotonic)),
+        ("rules", EmptyResource(groups=[])),
+        ("alerts", EmptyResource(alerts=[])),
+        ("targets", EmptyResource(activeTargets=[], droppedTargets=[])),
     ):
         app.add_route(f"{base}/{path}", resource)
     for what in ("buildinfo", "config", "flags", "runtimeinfo", "tsdb"):

@@ -99,13 +99,17 @@ class MetadataResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Answer with family -> descriptions; `metric`, `limit` and `limit_per_metric` narrow it."""
         params = Parameters(req)
-        metric, limit, per_metric = params.text("metric"), params.limit(), params.limit("limit_per_metric")
+        metric, limit, per_metric = (
+            params.text("metric"),
+            params.number("limit", -1),
+            params.number("limit_per_metric", -1),
+        )
         out: dict[str, list[dict[str, str]]] = {}
         for family, entries in self._service.store.families().items():
             if metric and family != metric:
                 continue
-            if limit and len(out) >= limit:
+            if 0 <= limit <= len(out):
                 break
-            kept = entries[:per_metric] if per_metric else entries
+            kept = entries[:per_metric] if per_metric > 0 else entries
             out[family] = [{"type": each.type, "help": each.help, "unit": each.unit} for each in kept]
         answer(resp, orjson.dumps(out))

@@ -14,6 +14,7 @@ from tocsin_tsdb.api.failure import bad_data, invalid_parameter, too_large
 from tocsin_tsdb.promql.durations import parse_duration
 from tocsin_tsdb.promql.interface import Matcher, PromQLError
 from tocsin_tsdb.promql.parser import parse_matchers
+from tocsin_tsdb.promql.regex import matches_empty
 
 T = TypeVar("T")
 
@@ -23,6 +24,7 @@ MAX_FORM_BYTES = 10 << 20
 _MAX_MS = (1 << 63) / 1e6
 _RFC3339 = re.compile(r"(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -62,30 +64,49 @@ class Parameters:
 
     def time(self, name: str, default: int) -> int:
         """Return a time in ms: unix seconds with fraction, or RFC 3339."""
-        return self._parsed(name, parse_time, default)
+
+        def parsed(text: str) -> int:
+            try:
+                return parse_time(text)
+            except ValueError as error:
+                raise ValueError(f"Invalid time value for '{name}': {error}") from None
+
+        return self._parsed(name, parsed, default)
 
     def required_time(self, name: str) -> int:
         """Return a time that must be given."""
         if not self.text(name):
             raise invalid_parameter(name, 'cannot parse "" to a valid timestamp')
-        return self.time(name, 0)
+        return self._parsed(name, parse_time, 0)
 
     def duration(self, name: str, default: int) -> int:
         """Return a duration in ms: seconds, or a Prometheus duration."""
         return self._parsed(name, parse_seconds_or_duration, default)
 
-    def limit(self, name: str = "limit") -> int:
-        """Return a limit; 0 means none."""
-        return self._parsed(name, _non_negative, 0)
+    def limit(self) -> int:
+        """Return the parameter `limit`; 0 means none."""
+        return self._parsed("limit", _non_negative, 0)
+
+    def number(self, name: str, default: int) -> int:
+        """Return a whole number of any sign."""
+        text = self.text(name)
+        if not text:
+            return default
+        if not _INTEGER.fullmatch(text):
+            raise bad_data(f"{name} must be a number")
+        return int(text)
 
     def selectors(self) -> list[tuple[Matcher, ...]]:
         """Return the parsed `match[]` parameters; each must have a matcher that an empty value does not satisfy."""
         found = []
         for text in self.texts("match[]"):
             try:
-                found.append(parse_matchers(text))
-            except (PromQLError, ValueError) as error:
+                matchers = parse_matchers(text)
+            except PromQLError as error:
                 raise invalid_parameter("match[]", str(error)) from None
+            if all(map(matches_empty, matchers)):
+                raise invalid_parameter("match[]", "match[] must contain at least one non-empty matcher")
+            found.append(matchers)
         return found
 
     def span(self) -> tuple[int, int]:
@@ -128,7 +149,9 @@ def parse_seconds_or_duration(text: str) -> int:
 
 
 def _non_negative(text: str) -> int:
-    number = int(text) if text.isdecimal() else -1
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(f'strconv.Atoi: parsing "{text}": invalid syntax')
+    number = int(text)
     if number < 0:
-        raise ValueError(f"cannot parse {text!r} to a non-negative integer")
+        raise ValueError("limit must be non-negative")
     return number

@@ -11,6 +11,7 @@ import falcon
 import orjson
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from tocsin_tsdb.api.failure import bad_data
 from tocsin_tsdb.api.options import REVISION, VERSION
 from tocsin_tsdb.api.params import Parameters
 from tocsin_tsdb.api.service import Service, answer
@@ -19,6 +20,7 @@ from tocsin_tsdb.promql.interface import METRIC_NAME
 from tocsin_tsdb.storage.memtable import NEVER
 
 DEFAULT_TOP = 10
+MOST_TOP = 10_000
 
 
 class StatusResource:
@@ -70,7 +72,11 @@ class StatusResource:
 
     def on_get_tsdb(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Answer with cardinality statistics; `limit` says how many rows each list has (10)."""
-        top = Parameters(req).limit() or DEFAULT_TOP
+        top = Parameters(req).number("limit", DEFAULT_TOP)
+        if top < 1:
+            raise bad_data("limit must be a positive number")
+        if top > MOST_TOP:
+            raise bad_data(f"limit must not exceed {MOST_TOP}")
         store = self._service.store
         counts = store.index.cardinalities()
         memory = {
@@ -98,6 +104,17 @@ class StatusResource:
 def _top(counts: dict[str, int], top: int) -> list[dict[str, object]]:
     rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))[:top]
     return [{"name": name, "value": value} for name, value in rows]
+
+
+class EmptyResource:
+    """What clients ask every server of this API for, and a store has none of: rules, alerts, targets."""
+
+    def __init__(self, **data: list[object]) -> None:
+        self._data = orjson.dumps(data)
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
+        """Answer with nothing."""
+        answer(resp, self._data)
 
 
 class HealthResource:

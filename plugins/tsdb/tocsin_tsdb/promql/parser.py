@@ -13,7 +13,7 @@ from .nodes import COMPARISONS, SET_OPERATORS, Expr
 from .reader import Reader
 from .regex import predicate
 from .signatures import FUNCTIONS
-from .source import Span, parse_error
+from .source import Span
 from .typecheck import check
 
 _PRECEDENCE = {
@@ -43,11 +43,8 @@ def parse(query: str) -> Expr:
 
 
 def parse_matchers(query: str) -> tuple[Matcher, ...]:
-    """Parse a series selector (`name{label="value"}`) into its matchers, as `match[]` parameters need it."""
-    expr = parse(query)
-    if not isinstance(expr, nodes.VectorSelector) or expr.offset_ms is not None or expr.at is not None:
-        raise parse_error(query, expr.span.start, "expected a series selector")
-    return expr.matchers
+    """Parse a series selector (`name{label="value"}`) into its matchers, as `match[]` parameters need it. Raises ParseError."""
+    return _Parser(query).lone_selector()
 
 
 class _Parser(Reader):
@@ -60,6 +57,15 @@ class _Parser(Reader):
         if not self._at("eof"):
             raise self._unexpected()
         return expr
+
+    def lone_selector(self) -> tuple[Matcher, ...]:
+        token = self.token
+        if not self._at("{", "identifier", "metric", *_METRIC_KEYWORDS):
+            raise self._unexpected()
+        selector = self._selector("" if token.kind == "{" else self._advance().text, token.start)
+        if not self._at("eof"):
+            raise self._unexpected()
+        return selector.matchers
 
     def expression(self, minimum: int) -> Expr:
         """Parse operators of at least the given precedence."""
@@ -222,7 +228,7 @@ class _Parser(Reader):
 
     # Selectors
 
-    def _selector(self, name: str, start: int) -> Expr:
+    def _selector(self, name: str, start: int) -> nodes.VectorSelector:
         matchers: list[Matcher] = []
         if self._at("{"):
             self._advance()
