@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 
@@ -493,68 +492,3 @@ def test_unusable_spool_is_named_and_batches_are_retried(make_gateway, writer, b
     gateway.accept("x", Decoded(body(3)))
     gateway.stop(10)
     assert writer.series == 3
-
-
-# --- accounting -----------------------------------------------------------------------------------------------------
-
-
-class Whims:
-    """A backend that answers, refuses, fails, crashes or dawdles as a seeded random generator wants."""
-
-    def __init__(self, seed):
-        self.random = random.Random(seed)
-        self.lock = threading.Lock()
-
-    def __call__(self, batch):
-        with self.lock:
-            whim = self.random.choice(["take", "take", "refuse", "fail", "busy", "crash", "dawdle"])
-        if whim == "refuse":
-            return WriteResult(refused_with=400, detail="no")
-        if whim == "fail":
-            raise WriteError("HTTP 500", status=500)
-        if whim == "busy":
-            raise WriteError("HTTP 429", retry_after=0.001, status=429)
-        if whim == "crash":
-            raise RuntimeError("a bug")
-        if whim == "dawdle":
-            threading.Event().wait(0.001)
-        return None
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_every_entry_is_accounted_for(make_gateway, make_writer, make_series, make_body, count, tmp_path, seed):
-    """For each backend: received = dropped before the queue + written + rejected + lost by reason + on disk."""
-    whims = {
-        url: make_writer(url) for url in ("http://critical", "http://async", "http://spooled", "http://relabelled")
-    }
-    for number, writer in enumerate(whims.values()):
-        writer.behave = Whims(seed * 10 + number)
-    options = {
-        "http://critical": {"retry_count": 5, "retry_interval": 0.001},
-        "http://async": {"critical": False, "retry_interval": 0.001},
-        "http://spooled": {"spool_directory": tmp_path, "spool_max_bytes": 4000, "retry_interval": 0.001},
-        "http://relabelled": {
-            "relabel": [RelabelRule(action="drop", source_labels=("n",), regex=".*3")], "retry_interval": 0.001,
-        },
-    }  # fmt: skip
-    gateway = make_gateway(
-        *whims.values(), outlet=options, queue_number=3, queue_max_size=200, queue_pop_size=7,
-        drop_sample=[{"n": "5"}],
-    )  # fmt: skip
-    sent = 0
-    chosen = random.Random(seed)
-    for _ in range(100):
-        series = [make_series(n=str(chosen.randrange(40)), m=str(number)) for number in range(chosen.randrange(30))]
-        if chosen.random() < 0.1:
-            series.append(make_series(pairs=[(b"a", b"1"), (b"a", b"1")]))
-        sent += gateway.accept("x", Decoded(make_body(*series)))
-    gateway.stop(0.2)
-    assert count("samples_received_total") == sent
-    before = sum(count("dropped_total", reason=reason) for reason in ("drop_rule", "duplicate_label", "queue_full"))
-    for url in whims:
-        fates = {
-            name: count(name, url=url)
-            for name in ("written_total", "write_rejected_total", "writer_dropped_total", "spool_series")
-        }
-        assert before + sum(fates.values()) == sent, (url, before, fates)
-        assert count("writer_pending", url=url) == 0

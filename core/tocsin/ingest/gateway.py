@@ -30,7 +30,7 @@ TICK_SECONDS = 1.0
 SWEEP_SECONDS, IDLE_SECONDS = 600.0, 3600.0
 """Between two looks for queues to close, and after the last use of one."""
 JOIN_SECONDS = 1.0
-"""What a consumer gets, after it was told to give up, to hand its batch to the spool."""
+"""What consumers get, after they were told to give up, to hand their batches to the spool."""
 
 
 class NotRunningError(RuntimeError):
@@ -297,8 +297,12 @@ class Gateway:
             self._stopped.wait(0.02)  # batches of writers with AsyncWrite
         for outlet in self.outlets:
             outlet.give_up()
+        deadline = self._monotonic() + JOIN_SECONDS
         for consumer in self._consumers:
-            consumer.join(JOIN_SECONDS)
+            consumer.join(max(0.0, deadline - self._monotonic()))
+        for queue, reader, outlet in self._readers:  # of consumers that wait for a backend
+            while (batch := queue.pull(reader)) is not None:
+                outlet.leave(batch)
         lost = sum(outlet.close() for outlet in self.outlets)
         if lost:
             log.error("stopped with %d series that no backend took in time", lost)

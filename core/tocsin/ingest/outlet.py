@@ -106,6 +106,8 @@ class Outlet:
         for batch in stuck:
             if not self._spooled(batch):
                 self._lose_at_end(batch.series)
+        if self._metadata:
+            self._metrics.metadata_dropped.inc(sum(count for count, _ in self._metadata))
         if self._replay is not None:
             self._replay.join(self.options.retry_interval + 1)
         if self._spool is not None:
@@ -131,6 +133,10 @@ class Outlet:
             threading.Thread(target=self._deliver_async, args=(batch,), name=f"async {self.url}", daemon=True).start()
         else:
             self._busy(batch)
+
+    def leave(self, batch: Batch) -> None:
+        """Keep a batch of a queue for which no time is left: on disk, or as a loss. Call it after `give_up`."""
+        self._deliver(batch)
 
     def lose(self, series: int, reason: str) -> None:
         """Count entries that do not reach the backend."""
@@ -176,6 +182,9 @@ class Outlet:
         """Relabel a batch and write it; every entry of it is counted when this returns."""
         try:
             ready = self._relabelled(batch)
+            with self._lock:
+                if id(batch) in self._under_way:
+                    self._under_way[id(batch)] = ready
             if ready.series:
                 self._write.inc(ready.series)
                 with self._duration.time():
@@ -256,7 +265,7 @@ class Outlet:
         )
 
     def _flush_metadata(self) -> None:
-        if self._metadata:
+        if self._metadata and not self._given_up.is_set():
             # Several queues deliver at once; each entry is taken by one of them.
             with self._lock:
                 waiting = list(self._metadata)
