@@ -102,7 +102,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class WriteResult:
-    """How a backend took a batch: ``refused_with`` is the 4xx status of one that said no (the batch is lost)."""
+    """How a backend took a batch: ``refused_with`` is the 3xx or 4xx status of one that said no (the batch is lost)."""
 
     refused_with: int = 0
     detail: str = ""
