@@ -9,6 +9,7 @@ import os
 import threading
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject, Py_XDECREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
@@ -118,6 +119,12 @@ cdef int walk_series(const uint8_t* b, Series* s, int64_t pos) except -1:
     return 0
 
 
+cdef extern from "Python.h":
+    PyObject* new_bytes "PyBytes_FromStringAndSize" (const char*, Py_ssize_t) except NULL
+    char* bytes_data "PyBytes_AS_STRING" (PyObject*)
+    int resize_bytes "_PyBytes_Resize" (PyObject**, Py_ssize_t) except -1
+
+
 # PERF: the cache is larger than the processor's, so its slots are fetched some series before they are needed.
 cdef enum:
     AHEAD = 8
@@ -132,7 +139,10 @@ cdef struct Coming:
 cdef class Pass:
     """One pass over a body: scratch space and what was collected."""
 
-    cdef Buffer out, labels, before, after, sample
+    cdef Buffer out         # the present chunk; its data is that of `block`
+    cdef PyObject* block    # a bytes object under construction, or NULL
+    cdef int64_t most, expected
+    cdef Buffer labels, before, after, sample
     cdef uint8_t stamp[11]
     cdef int n_stamp
     cdef int64_t cut, series, samples, received
@@ -140,11 +150,13 @@ cdef class Pass:
     cdef int64_t looked_at, seen, used
     cdef list chunks, debug, touched, metadata
 
-    cdef int begin(self, int64_t cut, object server_ms) except -1:
-        """Prepare for a body; the buffers keep the room that earlier bodies needed."""
+    cdef int begin(self, int64_t size, int64_t cut, object server_ms) except -1:
+        """Prepare for a body of some size; the buffers keep the room that earlier bodies needed."""
         self.cut = cut
+        self.most = 2 * size + 256
+        self.abandon()
         self.chunks, self.debug, self.touched, self.metadata = [], [], [], []
-        self.out.size = self.series = self.samples = self.received = 0
+        self.series = self.samples = self.received = 0
         self.looked_at = self.seen = self.used = 0
         self.n_stamp = 0
         if server_ms is not None:
@@ -153,11 +165,38 @@ cdef class Pass:
         return 0
 
     def __dealloc__(self):
-        free(self.out.data)
+        Py_XDECREF(self.block)
         free(self.labels.data)
         free(self.before.data)
         free(self.after.data)
         free(self.sample.data)
+
+    cdef int64_t kept(self) noexcept:
+        """Return the room of the buffers that stay."""
+        return self.labels.room + self.before.room + self.after.room + self.sample.room
+
+    cdef void abandon(self) noexcept:
+        """Forget the present chunk."""
+        Py_XDECREF(self.block)
+        self.block = NULL
+        memset(&self.out, 0, sizeof(self.out))
+
+    cdef int extend(self, int64_t need) except -1:
+        """Make room for so many further bytes in the present chunk.
+
+        PERF: a chunk is written where it stays. Its room is what the one before it needed, as requests are often alike.
+        """
+        cdef int64_t room = max(2 * self.out.room, self.out.size + need, min(self.expected, self.most))
+        if self.block == NULL:
+            self.block = new_bytes(NULL, room)
+        else:
+            try:
+                resize_bytes(&self.block, room)
+            except MemoryError:
+                self.abandon()
+                raise
+        self.out.data, self.out.room = <uint8_t*> bytes_data(self.block), room
+        return 0
 
     cdef int split(self, const uint8_t* b, Series* s, Pieces* p) except -1:
         """Point to the parts of a series, gathered into scratch space when they are scattered."""
@@ -237,7 +276,8 @@ cdef class Pass:
         for i in range(cuts.count):
             size -= cuts.length[i]
         start = self.out.size
-        reserve(&self.out, size + 11)
+        if self.out.room - start < size + 11:
+            self.extend(size + 11)
         self.out.data[start] = 0x0A
         self.out.size += 1 + put_varint(self.out.data + start + 1, <uint64_t> size)
         body = self.out.size
@@ -264,9 +304,11 @@ cdef class Pass:
     cdef int flush(self) except -1:
         """Close the current chunk."""
         if self.series:
-            data = PyBytes_FromStringAndSize(<char*> self.out.data, self.out.size)
-            self.chunks.append(Chunk(data, self.series, self.samples))
-            self.out.size = self.series = self.samples = 0
+            self.expected = self.out.size + self.out.size // 8
+            resize_bytes(&self.block, self.out.size)
+            self.chunks.append(Chunk(<bytes> self.block, self.series, self.samples))
+            self.abandon()
+            self.series = self.samples = 0
         return 0
 
     cdef int run(self, const uint8_t* b, int64_t size, LabelCache cache) except -1:
@@ -360,11 +402,12 @@ def rewrite(bytes body not None, LabelCache cache not None, server_ms=None, int6
     cdef Pass work
     with cache._lock:
         work = cache._scratch if cache._scratch is not None else Pass()
-        cache._scratch = work if work.out.room <= KEPT_ROOM else None
-        work.begin(cut, server_ms)
+        cache._scratch = work if work.kept() <= KEPT_ROOM else None
+        work.begin(PyBytes_GET_SIZE(body), cut, server_ms)
         try:
             work.run(<const uint8_t*> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), cache)
         finally:
+            work.abandon()
             dropped, idents, registered = work.settle()
         return Rewritten(
             work.chunks, work.received, dropped, idents, registered, work.debug, b"".join(work.metadata),
