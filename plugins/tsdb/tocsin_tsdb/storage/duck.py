@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import duckdb
 
 ROW_GROUP = 61_440
+MOST_RUNS = 16
+"""Runs of references that are told one by one; more would cost more than reading what is between them."""
 ATTEMPTS = 3
 """A database that met a damaged file may refuse what others ask of it at the same time; they ask a new one."""
 _SETTINGS = {
@@ -90,10 +92,16 @@ class Parquet:
         Raises CorruptBlock, ReadFailed.
         """
         low, high = int(refs[0]), int(refs[-1])
-        rows = self._fetch(path, columns, f"WHERE ref BETWEEN {low} AND {high} AND start <= {end} AND stop >= {start}")
-        if len(refs) == high - low + 1:
+        where = f"WHERE start <= {end} AND stop >= {start} AND ref BETWEEN {low} AND {high}"
+        breaks = np.flatnonzero(np.diff(refs) > 1)
+        if 0 < len(breaks) < MOST_RUNS:
+            firsts, lasts = refs[np.append(0, breaks + 1)].tolist(), refs[np.append(breaks, -1)].tolist()
+            runs = (f"ref BETWEEN {first} AND {last}" for first, last in zip(firsts, lasts, strict=True))
+            where += f" AND ({' OR '.join(runs)})"
+        rows = self._fetch(path, columns, where)
+        if len(breaks) < MOST_RUNS:
             return rows
-        wanted = np.zeros(high - low + 1, bool)  # a list of references in the query costs more than their neighbours do
+        wanted = np.zeros(high - low + 1, bool)
         wanted[refs - low] = True
         keep = wanted[rows["ref"] - low]
         return {name: column[keep] for name, column in rows.items()}
