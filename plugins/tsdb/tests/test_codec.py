@@ -83,6 +83,7 @@ def three_chunks() -> codec.Columns:
 @pytest.mark.parametrize(
     ("column", "value"),
     [
+        ("ref", 3),
         ("samples", 0),
         ("samples", 121),
         ("samples", 60),

@@ -155,6 +155,8 @@ def decode(columns: Columns) -> Decoded:
     samples = columns["samples"].astype(np.int32, copy=False)
     if np.any((samples < 1) | (samples > CHUNK)):
         raise ValueError(f"a chunk has less than one sample or more than {CHUNK}")
+    if np.any(np.diff(columns["ref"]) < 0):
+        raise ValueError("chunks are not in the order of their series")
     offsets = np.concatenate(([0], np.cumsum(samples, dtype=np.int64)))
     times, values = np.empty(offsets[-1], np.int64), np.empty(offsets[-1], np.float64)
     _twin.decode(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import duckdb
 
 ROW_GROUP = 61_440
+"""Rows that are compressed together where the writer does not say otherwise."""
 MOST_RUNS = 16
 """Runs of references that are told one by one; more would cost more than reading what is between them."""
 ATTEMPTS = 3
