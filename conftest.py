@@ -27,15 +27,6 @@ _SETTLE = 30.0
 """Seconds that threads and children get to end after a test; only a leaking test waits that long."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the tests that start whole deployments one after another: they would measure each other."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        if item.get_closest_marker("e2e") and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("e2e"))
-
-
 def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
 

@@ -63,21 +63,14 @@ def components_of(item: pytest.Item) -> set[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the users of real programs on one xdist worker, so that each program starts once; apply the selection."""
+    """Apply the selection."""
     wanted = set(config.getoption("--component"))
     if unknown := wanted - COMPONENTS:
         raise pytest.UsageError(f"--component: unknown {sorted(unknown)}, expected one of {sorted(COMPONENTS)}")
-    grouping = config.pluginmanager.hasplugin("xdist")  # which declares the mark
-    kept: list[pytest.Item] = []
-    left_out: list[pytest.Item] = []
-    for item in items:
-        used = components_of(item)
-        if used and grouping and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("components"))
-        (kept if not wanted or used & wanted else left_out).append(item)
+    left_out = [item for item in items if wanted and not components_of(item) & wanted]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
+        items[:] = [item for item in items if components_of(item) & wanted]
 
 
 @pytest.hookimpl(wrapper=True)
