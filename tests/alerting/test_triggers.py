@@ -194,8 +194,9 @@ def test_recovery_on_a_condition_of_its_own(payments: Any, restart: bool) -> Non
     assert payments.active() == []
 
 
-def test_a_series_that_is_gone_is_told_and_returns(payments: Any) -> None:
-    payments.rule(rule_config=config(nodata_trigger={"enable": True, "severity": 3}))
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_series_that_is_gone_is_told_and_returns(payments: Any, restart: bool) -> None:
+    payments.rule(rule_config=config(nodata_trigger={"enable": True, "severity": 3}), append_tags=["team=infra"])
     payments.store().put(1, __name__="a", svc="web")
     payments.advance(15)
     assert payments.active() == []
@@ -204,12 +205,17 @@ def test_a_series_that_is_gone_is_told_and_returns(payments: Any) -> None:
     (event,) = payments.active()
     assert (event["severity"], event["trigger_value"], event["tags_map"]["svc"]) == (3, "nodata", "web")
     assert event["rule_config"]["trigger_type"] == "nodata"
+    if restart:
+        payments.restart()
+    payments.advance(45)
+    assert [active["id"] for active in payments.active()] == [event["id"]]
     payments.store().put(1, __name__="a", svc="web")
     payments.advance(15)
     assert payments.active() == []
 
 
-def test_a_series_that_is_gone_for_long_is_forgotten(payments: Any) -> None:
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_series_that_is_gone_for_long_is_forgotten(payments: Any, restart: bool) -> None:
     nodata = {"enable": True, "severity": 3, "resolve_after_enable": True, "resolve_after": 60}
     payments.rule(rule_config=config(nodata_trigger=nodata))
     payments.store().put(1, __name__="a")
@@ -217,6 +223,8 @@ def test_a_series_that_is_gone_for_long_is_forgotten(payments: Any) -> None:
     payments.store().drop(__name__="a")
     payments.advance(60)
     assert len(payments.active()) == 1
+    if restart:
+        payments.restart()
     payments.advance(30)
     assert payments.active() == []
 

@@ -207,6 +207,7 @@ def test_a_slow_sender_holds_up_nobody_else(client: WsgiClient) -> None:
 )
 def test_bad_bodies_name_what_is_wrong(client: WsgiClient, path: str, body: bytes, text: str) -> None:
     answer = client.request("POST", "/api/svc" + path, body=body)
+    assert answer.headers["x-error-code"] == ("limit" if "limit" in text else "invalid")
     assert text in err(answer)
 
 

@@ -49,6 +49,13 @@ class HostLookup(Protocol):
         """Return the ids of the groups a host is in; an unknown host is in none."""
 
 
+class HostViewer(Protocol):
+    """What the targets capability provides of hosts as the API shows them (``core.provide(service, HostViewer)``)."""
+
+    def described(self, idents: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return the hosts of these names that are known, by name, with ``group_ids`` and ``group_names``."""
+
+
 class ActiveEventCount(Protocol):
     """What the events capability provides about active events (``core.provide(service, ActiveEventCount)``)."""
 

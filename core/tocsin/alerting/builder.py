@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from tocsin.alerting.compiled import CompiledRule
 from tocsin.alerting.evaluation import Finding
 from tocsin.alerting.points import Point
 from tocsin.alerting.relabel import relabelled
+from tocsin.alerting.triggers import nodata_mark
 from tocsin.alerting.units import formatted, plain_number
 from tocsin.events.form import Event, new_event, tag_map
 from tocsin.plugin import PluginCallError
@@ -45,11 +46,15 @@ class GroupNames:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What events are built from beside the rule: templates, group names, hosts' groups and a way to query."""
+    """What events are built from beside the rule: templates, group names, hosts and their groups, a way to query.
+
+    ``hosts`` returns those of the named hosts that are known, as the API shows them.
+    """
 
     templates: TemplateEngine
     group_names: GroupNames
     groups_of_host: Callable[[str], Sequence[int]]
+    hosts: Callable[[Collection[str]], Mapping[str, Mapping[str, Any]]]
     ask: Ask
 
 
@@ -71,10 +76,10 @@ class EventBuilder:
         """Return whether the rule's hours or its business group exclude the anomaly."""
         if not self._in_effect:
             return True
-        ident = finding.point.labels.get("ident")
-        if not self._rule.rule["enable_in_bg"] or not ident:
+        if not self._rule.rule["enable_in_bg"]:
             return False
-        groups = self._around.groups_of_host(ident)
+        ident = tag_map(self._relabelled(self._tags(finding.point.labels))).get("ident")
+        groups = self._around.groups_of_host(ident) if ident else ()
         return bool(groups) and self._rule.rule["group_id"] not in groups
 
     def build(self, finding: Finding, key: str) -> Event:
@@ -100,10 +105,19 @@ class EventBuilder:
             original_tags=tags,
         )
         self._set_values(event, finding)
-        tags = relabelled(tags, self._rule.relabel) if self._rule.relabel else tags
+        tags = self._relabelled(tags)
         labels = tag_map(tags)
         event |= {"tags": tags, "tags_map": labels, "target_ident": labels.get("ident", "")}
         return event
+
+    def add_hosts(self, events: Sequence[Event]) -> None:
+        """Say of each event which host it is about, where that is known."""
+        idents = {event["target_ident"] for event in events} - {""}
+        hosts = self._around.hosts(idents) if idents else {}
+        for event in events:
+            host = hosts.get(event["target_ident"])
+            if host is not None:
+                event.update(target=host, target_note=host["note"])
 
     def rendered(self, event: Event) -> Event:
         """Return the event with its name, annotations and note rendered."""
@@ -151,7 +165,7 @@ class EventBuilder:
 
     def _config(self, finding: Finding) -> Any:
         config = self._rule.rule["rule_config"]
-        return {**config, "trigger_type": "nodata"} if finding.nodata else config
+        return {**config, **nodata_mark(finding.nodata)} if finding.nodata else config
 
     def _set_values(self, event: Event, finding: Finding) -> None:
         units = finding.units
@@ -173,6 +187,9 @@ class EventBuilder:
             key, _, text = item.partition("=")
             found[key] = self._tag_text(text, found) if "{{" in text else text
         return sorted(f"{key}={value}" for key, value in found.items())
+
+    def _relabelled(self, tags: list[str]) -> list[str]:
+        return relabelled(tags, self._rule.relabel) if self._rule.relabel else tags
 
     def _tag_text(self, text: str, labels: Mapping[str, str]) -> str:
         data = EVENT.wrap(new_event(tags_map=labels))

@@ -20,7 +20,8 @@ NO_RECOVER_CONFIG: Mapping[str, Any] = {"judge_type": ANY, "recover_exp": ""}
 class Finding:
     """One point of a rule with the condition that it meets, or no longer meets.
 
-    ``query`` is part of the alert's identity.  ``values`` and ``units`` describe several values of one group.
+    ``query`` is part of the alert's identity.  ``values`` and ``units`` describe several values of one group.  ``nodata`` is
+    the query whose series is gone, empty for what is there.
     """
 
     point: Point
@@ -30,7 +31,7 @@ class Finding:
     values: str = ""
     units: Mapping[str, Any] | None = None
     recover_config: Mapping[str, Any] = field(default_factory=lambda: NO_RECOVER_CONFIG)
-    nodata: bool = False
+    nodata: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tocsin.access.directory import Directory
-from tocsin.access.neighbours import GroupHooks, HostLookup
+from tocsin.access.neighbours import GroupHooks, HostLookup, HostViewer
 from tocsin.alerting import routes, service_routes
 from tocsin.alerting.builder import GroupNames, Surroundings
 from tocsin.alerting.engine import Engine, Submit, asker
@@ -66,6 +66,7 @@ def make_engine(core: Core, roster: Roster, metrics: AlertMetrics, submit: Submi
         TemplateEngine(field_functions(core.clock, zone)),
         GroupNames(core.get(Directory).group_names),
         hosts_groups(core),
+        described_hosts(core),
         asker(pool, settings.query_timeout),
     )
     memory = Memory(core.db, core.get(EventJournal))
@@ -86,6 +87,13 @@ def hosts_groups(core: Core) -> Callable[[str], Sequence[int]]:
     if core.has(HostLookup):
         return core.get(HostLookup).groups_of_host
     return lambda ident: ()
+
+
+def described_hosts(core: Core) -> Callable[[Collection[str]], Mapping[str, Any]]:
+    """Return the look-up of hosts as the API shows them; without the targets capability no host is known."""
+    if core.has(HostViewer):
+        return core.get(HostViewer).described
+    return lambda idents: {}
 
 
 class Alerting(Feature):

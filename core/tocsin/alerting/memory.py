@@ -9,6 +9,7 @@ from typing import Any
 from tocsin.alerting.models import PendingAlert, RuleFault
 from tocsin.alerting.scheduler import Key
 from tocsin.alerting.state import Fault, Firing, State, Step
+from tocsin.alerting.triggers import remembered
 from tocsin.events.journal import CHUNK, Change, EventJournal, active_events, chunks
 from tocsin.store.database import Database
 
@@ -26,6 +27,10 @@ def faults_of(rule_ids: Collection[int]) -> dict[int, list[dict[str, Any]]]:
             shown = {"datasource_id": row.datasource_id, "since": row.since, "error": row.error}
             found[row.rule_id].append(shown)
     return found
+
+
+def _state(firing: Mapping[str, Firing], pending: Mapping[str, int], now: int) -> State:
+    return State(firing, pending, remembered(one.event for one in firing.values()), now)
 
 
 class Memory:
@@ -47,7 +52,7 @@ class Memory:
             firing[event["rule_id"], event["datasource_id"]][event["hash"]] = Firing(event, last)
         for row in self._pending(keys):
             pending[row.rule_id, row.datasource_id][row.hash] = row.first_eval_time
-        return {key: State(firing.get(key, {}), pending.get(key, {}), last_eval=now) for key in keys}
+        return {key: _state(firing.get(key, {}), pending.get(key, {}), now) for key in keys}
 
     def save(self, steps: Sequence[tuple[Key, Step]], now: int) -> list[Change]:
         """Write steps in one transaction and return the changes that another engine had already made obsolete."""

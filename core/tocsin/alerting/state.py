@@ -66,6 +66,9 @@ class Builder(Protocol):
     def suppressed(self, finding: Finding) -> bool:
         """Return whether the rule is not in effect for this anomaly."""
 
+    def add_hosts(self, events: Sequence[Event]) -> None:
+        """Say of each event which host it is about."""
+
     def rendered(self, event: Event) -> Event:
         """Return the event with name, note and annotations filled in."""
 
@@ -116,7 +119,7 @@ def unknown(
     point = Point({METRIC_NAME: UNKNOWN}, UNKNOWN, float(at - fault.since), at)
     finding = Finding(point, UNKNOWN_SEVERITY, UNKNOWN, unit="s", values=f"evaluation failed: {fault.error}")
     if not builder.suppressed(finding):
-        work.fire(work.key(finding), finding)
+        work.fire([(work.key(finding), finding)])
     step = work.step(state.seen)
     return replace(step, state=replace(step.state, last_eval=state.last_eval))
 
@@ -166,8 +169,7 @@ class _Work:
             self._seen_again(key)
             if not self.builder.suppressed(finding) and self._held_long_enough(key):
                 ready.append((key, finding))
-        for key, finding in _worst(ready) if self.rule.inhibit else ready:
-            self.fire(key, finding)
+        self.fire(_worst(ready) if self.rule.inhibit else ready)
 
     def recover_absent(self) -> None:
         """Recover what fires and was not found, unless something keeps it."""
@@ -209,13 +211,21 @@ class _Work:
         last = self.firing[key].last_anomaly or self.before.last_eval
         return bool(last) and self.at - last >= wait
 
-    def fire(self, key: str, finding: Finding) -> None:
-        """Fire an alert, or repeat it when that is due."""
+    def fire(self, ready: Sequence[tuple[str, Finding]]) -> None:
+        """Fire alerts, and repeat those for which that is due."""
+        due: dict[str, tuple[Finding, int]] = {}
+        for key, finding in ready:
+            known = self.firing.get(key)
+            number = 1 if known is None else self._next_number(known.event)
+            if number:
+                due.setdefault(key, (finding, number))
+        events = [self.builder.build(finding, key) for key, (finding, _) in due.items()]
+        self.builder.add_hosts(events)
+        for (key, (_, number)), event in zip(due.items(), events, strict=True):
+            self._fire(key, event, number)
+
+    def _fire(self, key: str, event: Event, number: int) -> None:
         known = self.firing.get(key)
-        number = 1 if known is None else self._next_number(known.event)
-        if not number:
-            return
-        event = self.builder.build(finding, key)
         event |= {"last_eval_time": self.at, "last_sent_time": self.at, "notify_cur_number": number}
         event["first_eval_time"] = self.pending.get(key, self.at)
         previous = 0

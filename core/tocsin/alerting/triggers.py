@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +16,18 @@ import orjson
 from tocsin.alerting.evaluation import ANY, NOT_BY_ABSENCE, ON_CONDITION, Evaluation, Finding
 from tocsin.alerting.expression import ExpressionError, Node, compile_expression, evaluate, is_true
 from tocsin.alerting.form import SEVERITIES, dicts
-from tocsin.alerting.labels import METRIC_NAME, notation
+from tocsin.alerting.labels import METRIC_NAME
 from tocsin.alerting.points import Point
 from tocsin.alerting.units import formatted
+from tocsin.events.form import Event, tag_map
 from tocsin.plugin import invalid
 
 if TYPE_CHECKING:
     from tocsin.alerting.compiled import CompiledRule, Query
 
 DEFAULT_SEVERITY = 2
+GONE = "nodata check for "
+"""Begins what stands for the query in the identity of an alert on a series that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +360,24 @@ def missing(
     for key, point in kept.items():
         if key not in present:
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(point.timestamp))
-            gone = Point(point.labels, notation(point.labels), 0.0, at)
-            query = f"nodata check for {point.text}"
-            found.append(Finding(gone, nodata.severity, query, values=f"nodata since {since}", nodata=True))
+            gone = Point(point.labels, point.text, 0.0, at)
+            ref = key.removesuffix(f":{point.text}")
+            found.append(Finding(gone, nodata.severity, GONE + point.text, values=f"nodata since {since}", nodata=ref))
     return found, kept
+
+
+def nodata_mark(ref: str) -> dict[str, str]:
+    """Return what the ``rule_config`` of an event says beside the rule's own: which query has lost the series."""
+    return {"trigger_type": "nodata", "trigger_ref": ref}
+
+
+def remembered(events: Iterable[Event]) -> dict[str, Point]:
+    """Return the series whose absence fires, as events tell them, so that the check goes on where another began it."""
+    found = {}
+    for event in events:
+        ref = (event["rule_config"] or {}).get("trigger_ref")
+        if isinstance(ref, str) and event["prom_ql"].startswith(GONE):
+            text = event["prom_ql"].removeprefix(GONE)
+            labels = tag_map(event["original_tags"])
+            found[f"{ref}:{text}"] = Point(labels, text, 0.0, event["first_trigger_time"])
+    return found

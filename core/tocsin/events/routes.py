@@ -11,6 +11,7 @@ from tocsin.events.audience import is_id, own_groups, team_ids, team_objects
 from tocsin.events.audience import visible_groups as readable_groups
 from tocsin.events.cleaning import HistoryCleaner
 from tocsin.events.form import Event, active_form, history_form
+from tocsin.events.neighbours import RuleNames
 from tocsin.events.schemas import EventIdsSchema, HistoryDeleteSchema, ViewSchema
 from tocsin.events.search import FUTURE, Cursor, EventFilter
 from tocsin.http.context import NULL
@@ -104,16 +105,19 @@ def stats(ctx: Context) -> Any:
 
 def get_active(ctx: Context) -> Any:
     """One active event."""
-    event = search.one_active(ctx.param_int("eid"))
-    require_read(ctx, event)
-    return active_form(event)
+    return _detailed(ctx, search.one_active(ctx.param_int("eid")))
 
 
 def get_historical(ctx: Context) -> Any:
     """One historical event, in the form of an active one."""
-    event = search.one_historical(ctx.param_int("eid"))
+    return _detailed(ctx, search.one_historical(ctx.param_int("eid")))
+
+
+def _detailed(ctx: Context, event: Event) -> Any:
+    """Return an event that the caller may read, with the names of the notification rules that it goes to."""
     require_read(ctx, event)
-    return active_form(event)
+    rules = ctx.core.get(RuleNames).names(event["notify_rule_ids"] or ()) if ctx.core.has(RuleNames) else []
+    return {**active_form(event), "notify_rules": rules or None}
 
 
 def delete_active(ctx: Context) -> None:

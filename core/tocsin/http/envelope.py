@@ -10,7 +10,7 @@ import falcon
 import orjson
 
 from tocsin.http.context import NULL, Context, Raw
-from tocsin.http.errors import ApiError
+from tocsin.http.errors import REASON_OF, ApiError
 from tocsin.http.i18n import translate
 from tocsin.http.routes import Surface
 
@@ -49,7 +49,7 @@ def failure(context: Context, response: falcon.Response, error: ApiError) -> Non
     keeps the envelope).  A failed basic auth is always 401.
     """
     message = translate(error.message, context.language)
-    response.set_header("X-Error-Code", error.code)
+    response.set_header("X-Error-Code", REASON_OF.get(error.code, error.code))
     for name, value in error.headers.items():
         response.set_header(name, value)
     enveloped = context.route.surface is not Surface.ROOT and (not context.aliased or error.status == 200)

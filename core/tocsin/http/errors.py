@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: Reason (header ``X-Error-Code``) -> HTTP status used where the specification does not ask for 200.
+#: Code -> HTTP status used where the specification does not ask for 200.
 STATUS_OF: dict[str, int] = {
     "unauthorized": 401,
     "forbidden": 403,
@@ -15,6 +15,8 @@ STATUS_OF: dict[str, int] = {
     "unavailable": 503,
     "internal": 500,
 }
+REASON_OF = {"too_large": "limit", "unsupported": "invalid"}
+"""What header ``X-Error-Code`` says for codes that only differ in their status; the others are told as they are."""
 
 
 class ApiError(Exception):

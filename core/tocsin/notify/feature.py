@@ -12,6 +12,7 @@ from tocsin.app.calls import PluginCalls
 from tocsin.app.sections import CenterSettings
 from tocsin.datasources.settings import AnonymousAccess, DatasourceSettings
 from tocsin.events.journal import EventJournal
+from tocsin.events.neighbours import RuleNames
 from tocsin.events.outbox import Outbox
 from tocsin.notify import records, routes
 from tocsin.notify.channels import Channels
@@ -69,6 +70,7 @@ class Notify(Feature):
         sender = Sender(renderer, calls, settings, denied_networks=networks, release=core.release)
         around = (channels, templates, renderer, sender, directory, providers)
         trials = Trials(*around, zone=zone, domain=lambda: site_url(core) or LOCAL_URL, clock=core.clock)
+        core.provide(rules, RuleNames)
         for offered in (providers, channels, templates, rules, metrics, renderer, sender, trials):
             core.provide(offered)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tocsin.access.directory import Directory
 from tocsin.access.groups import Groups
-from tocsin.access.neighbours import GroupHooks, HostLookup
+from tocsin.access.neighbours import GroupHooks, HostLookup, HostViewer
 from tocsin.access.seeds import installed
 from tocsin.access.statistics import Statistics
 from tocsin.alerting.settings import AlertSettings
@@ -67,7 +67,9 @@ class Targets(Feature):
         for offered in (metrics, hosts, pulse, beats):
             core.provide(offered)
         core.provide(Heartbeats(hosts, beats, directory, metrics, core.clock, engine_name))
-        core.provide(HostViews(hosts, pulse, core.get(Groups), directory, core.clock))
+        views = HostViews(hosts, pulse, core.get(Groups), directory, core.clock)
+        core.provide(views)
+        core.provide(views, HostViewer)
         core.provide(hosts, HostLookup)
         core.provide(labels, TargetLabels)
         core.provide(beats, HostRegister)

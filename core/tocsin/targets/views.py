@@ -77,6 +77,15 @@ class HostViews:
         bound = self._hosts.bindings(row.ident for row in rows) if groups else {}
         return [{**_json(row, UNKNOWN, 0, 0.0), "group_ids": bound.get(row.ident)} for row in rows]
 
+    def described(self, idents: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return the hosts of these names that are known, by name, with the ids and names of their groups."""
+        found: dict[str, dict[str, Any]] = {}
+        for part in chunked(dict.fromkeys(idents), CHUNK):
+            for host in self._with_groups(list(TargetRow.select().where(TargetRow.ident.in_(part))), {}):
+                names = [group["name"] for group in host["group_objs"] or ()]
+                found[host["ident"]] = {**host, "group_objs": None, "group_names": names}
+        return found
+
     def statistics(self, condition: Any) -> dict[str, Any]:
         """Return how many hosts are alive, how busy they are, and which collectors they run."""
         rows: Any = TargetRow.select(TargetRow.ident, TargetRow.agent_version).where(condition).tuples()
