@@ -1,4 +1,4 @@
-"""Builds the compiled modules where there is a compiler (C, for one of them C++); otherwise their Python twins serve."""
+"""Builds the compiled modules where there is a C compiler; without one their plain-Python twins are used."""
 
 import os
 

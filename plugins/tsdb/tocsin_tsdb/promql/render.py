@@ -14,7 +14,7 @@ from .interface import Int64Array, Labels, Matrix, QueryValue, Scalar, Selection
 from .numbers import format_json, time_token
 
 _twin: Any = _render_py
-with contextlib.suppress(ImportError):  # no C++ compiler when the distribution was installed
+with contextlib.suppress(ImportError):  # no C compiler when the distribution was installed
     _twin = importlib.import_module("tocsin_tsdb.promql._render")
 
 
