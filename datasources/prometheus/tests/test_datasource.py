@@ -24,7 +24,7 @@ def connect(http_sink: HttpSink) -> Iterator[Callable[..., Datasource]]:
     made: list[Datasource] = []
 
     def connected(url: str = "", **more: Any) -> Datasource:
-        http = {"url": url or f"{http_sink.url}/base", "timeout": 2000, **more.pop("http", {})}
+        http = {"url": url or f"{http_sink.url}/base", "timeout": 60_000, **more.pop("http", {})}
         made.append(PrometheusType().connect(DatasourceConfig(1, "p", "prometheus", http=http, **more)))
         return made[-1]
 

@@ -28,7 +28,7 @@ def app(make_app: AppFactory) -> TestApp:
 @pytest.fixture
 def save(app: TestApp) -> Callable[..., Any]:
     def saved(url: str, **more: Any) -> Any:
-        body = {"name": "prom", "plugin_type": "prometheus", "http": {"url": url, "timeout": 5000}, **more}
+        body = {"name": "prom", "plugin_type": "prometheus", "http": {"url": url, "timeout": 60_000}, **more}
         return app.root.post("/api/svc/datasource/upsert", body)
 
     return saved

@@ -329,7 +329,7 @@ def served(serve_gateway: Callable[..., ServedGateway]) -> ServedGateway:
 
 @pytest.fixture(params=list(Compression), ids=lambda each: each.value)
 def provider(served: ServedGateway, request: pytest.FixtureRequest) -> Iterator[MeterProvider]:
-    exporter = OTLPMetricExporter(served.url + PATH, compression=request.param, timeout=5)
+    exporter = OTLPMetricExporter(served.url + PATH, compression=request.param, timeout=60)
     reader = PeriodicExportingMetricReader(exporter, export_interval_millis=math.inf)
     resource = Resource({"service.name": "shop", "service.instance.id": "1", "host.name": "web01"})
     provider = MeterProvider([reader], resource)

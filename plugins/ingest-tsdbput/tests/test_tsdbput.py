@@ -18,6 +18,7 @@ import tocsin_ingest_tsdbput
 from tocsin.plugin import Decoded, DecodeError, IngestRequest, decode_chunk
 from tocsin.plugin.testkit import AppFactory, WsgiClient
 from tocsin.plugin.testkit.arrivals import ServedGateway
+from tocsin.plugin.testkit.components import PATIENCE
 from tocsin.plugin.testkit.ingest import IngestContract
 
 TWO = [
@@ -215,7 +216,8 @@ def test_label_sets_are_encoded_once() -> None:
 
 
 @pytest.fixture
-def served(serve_gateway: Callable[..., ServedGateway]) -> ServedGateway:
+def served(serve_gateway: Callable[..., ServedGateway], monkeypatch: pytest.MonkeyPatch) -> ServedGateway:
+    monkeypatch.setattr(HttpTSDBConnect, "SEND_TIMEOUT", PATIENCE)  # the client waits for two seconds
     return serve_gateway(tocsin_ingest_tsdbput)
 
 
