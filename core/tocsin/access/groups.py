@@ -106,7 +106,6 @@ class Groups:
         with self._database.atomic():
             self._snapshots.bump(GROUPS)
             self._hooks.check_empty(group_id)
-            self._hooks.drop(group_id)
             BusiGroupMember.delete().where(BusiGroupMember.busi_group_id == group_id).execute()
             BusiGroup.delete().where(BusiGroup.id == group_id).execute()
 

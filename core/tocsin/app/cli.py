@@ -100,7 +100,7 @@ class _Version(argparse.Action):
         from tocsin import __version__
         from tocsin.ingest.wire import wire
 
-        twin = "plain Python" if wire.__name__.endswith("_py") else "compiled"
+        twin = "plain Python" if vars(wire)["__name__"].endswith("_py") else "compiled"
         print(f"tocsin {__version__} (wire format: {twin})")
         parser.exit()
 
