@@ -13,7 +13,6 @@ class GroupHooks:
 
     def __init__(self) -> None:
         self._owned: list[tuple[int, str, Callable[[int], int]]] = []
-        self._drops: list[Callable[[int], Any]] = []
 
     def refuse_while(self, what: str, order: int, count: Callable[[int], int]) -> None:
         """Keep a group as long as ``count(group_id)`` is not 0; ``what`` is for the message, like ``alert rules``.
@@ -23,20 +22,11 @@ class GroupHooks:
         """
         self._owned.append((order, what, count))
 
-    def delete_with(self, drop: Callable[[int], Any]) -> None:
-        """Call ``drop(group_id)`` inside the transaction that removes a group."""
-        self._drops.append(drop)
-
     def check_empty(self, group_id: int) -> None:
         """Raise ``conflict`` naming the first kind of object that the group still owns."""
         for _, what, count in sorted(self._owned, key=lambda entry: entry[:2]):
             if count(group_id):
                 raise taken(f"Some {what} still in the BusiGroup")
-
-    def drop(self, group_id: int) -> None:
-        """Remove what dies with the group."""
-        for drop in self._drops:
-            drop(group_id)
 
 
 class HostLookup(Protocol):
