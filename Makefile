@@ -49,19 +49,22 @@ $(PY):
 
 # Editable, so that edits count at once; installed again only when a project file or compiled source is newer.
 # Without a C compiler the compiled module is left out and its plain twin does the work.
-$(VENV)/.installed: $(PROJECTS) $(COMPILED) requirements/build.txt requirements/standard.txt tools/requirements | $(PY)
+SOURCES := $(PROJECTS) $(COMPILED) requirements/build.txt requirements/standard.txt tools/requirements
+
+$(VENV)/.installed: $(SOURCES) | $(PY)
 	@echo "Installing Tocsin and its default plugins into $(VENV)"
 	@$(PIP) -r requirements/build.txt
 	@$(PY) tools/requirements --editable > $(VENV)/requirements.txt
 	@$(PIP) --no-build-isolation -r $(VENV)/requirements.txt
 	@touch $@
 
-$(VENV)/.installed-test: $(VENV)/.installed requirements/test.txt requirements/optional.txt
-	@echo "Installing what the tests need"
-	@$(PIP) -r requirements/test.txt
+# All that `install` does and more, at once: nothing is compiled twice.
+$(VENV)/.installed-test: $(SOURCES) requirements/test.txt requirements/optional.txt | $(PY)
+	@echo "Installing Tocsin, all plugins and what the tests need into $(VENV)"
+	@$(PIP) -r requirements/build.txt -r requirements/test.txt
 	@$(PY) tools/requirements --editable --tests > $(VENV)/requirements-test.txt
 	@$(PIP) --no-build-isolation -r $(VENV)/requirements-test.txt
-	@touch $@
+	@touch $(VENV)/.installed $@
 
 $(VENV)/.installed-lint: requirements/lint.txt | $(PY)
 	@$(PIP) -r requirements/lint.txt

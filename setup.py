@@ -22,7 +22,7 @@ def extensions() -> list[Extension]:
         if required:
             raise
         return []
-    module = Extension("tocsin.ingest._wire", [str(source.relative_to(ROOT))], extra_compile_args=["-O2"])
+    module = Extension("tocsin.ingest._wire", [str(source.relative_to(ROOT))], extra_compile_args=["-O3", "-g0"])
     built = cythonize([module], language_level=3)
     for extension in built:
         extension.optional = not required  # set afterwards, because cythonize does not keep it
