@@ -12,9 +12,7 @@ QUICKLY = ["-g0"]
 
 def module(name: str) -> Extension:
     """Describe a compiled module."""
-    return Extension(
-        f"tocsin_tsdb.{name.replace('/', '.')}", [f"tocsin_tsdb/{name}.pyx"], extra_compile_args=QUICKLY
-    )
+    return Extension(f"tocsin_tsdb.{name.replace('/', '.')}", [f"tocsin_tsdb/{name}.pyx"], extra_compile_args=QUICKLY)
 
 
 extensions = cythonize([module(name) for name in COMPILED], language_level=3)
