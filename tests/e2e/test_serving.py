@@ -109,5 +109,5 @@ def test_a_deployment_without_plugins_serves(make_deployment: Callable[..., Depl
              "toolset-metrics", "feature-saved-views")  # fmt: skip
     service = make_deployment(f"[Plugins]\nDisabled = {list(names)}\n")
     assert service.api("GET", "/self/profile")["username"] == "root"
-    assert service.request("POST", "/rw/v1/write", b"").status == 200  # the single page, no ingest
+    assert service.request("POST", "/rw/v1/write", b"").status == 404  # a sender must notice that nobody takes it
     assert "sidecar tsdb" not in service.processes()

@@ -14,8 +14,8 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from tocsin.plugin._errors import HttpError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tocsin.plugin._http_pool import Address, Transport
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Route: TypeAlias = "tuple[Address, str, tuple[tuple[str, str], ...]]"
+"""Where a post goes, its target, and the headers that go with it."""
 MAX_ANSWER = 128 << 20
 """Largest answer in bytes that :meth:`HttpClient.request` keeps in memory unless told otherwise."""
 PIECE = 64 << 10
@@ -210,7 +212,7 @@ class HttpClient:
     def __init__(self, options: HttpOptions) -> None:
         self.options = options
         self._given = {name.lower() for name in options.headers}
-        self._route = lru_cache(ROUTES)(self._find_route)
+        self._routes: dict[tuple[str, str, tuple[tuple[str, str], ...]], Route] = {}
 
     @cached_property
     def _transport(self) -> Transport:
@@ -264,7 +266,8 @@ class HttpClient:
         PERF: the fast way, for writers.  The whole exchange must end within the client's timeout; of an answer that breaks
         off or is longer than ``max_bytes``, that part is returned which came.  Raises :class:`HttpError` without a status.
         """
-        route = self._route(url or self._any_url(), query, tuple(headers.items()) if headers else ())
+        posted = (url or self._any_url(), query, tuple(headers.items()) if headers else ())
+        route = self._routes.get(posted) or self._find_route(*posted)
         answer = self._transport.post(*route, body, self.options.timeout, max_bytes)
         if answer is not None:
             return HttpAnswer(*answer)
@@ -318,14 +321,16 @@ class HttpClient:
         response = self._transport.send(base, method, target, sent, body, seconds)
         return HttpStream(self._transport, response, deadline, decode=decode)
 
-    def _find_route(
-        self, url: str, query: str, headers: tuple[tuple[str, str], ...]
-    ) -> tuple[Address, str, tuple[tuple[str, str], ...]]:
-        """Return what all posts to a URL with some headers have in common: address, target and headers to send."""
+    def _find_route(self, url: str, query: str, headers: tuple[tuple[str, str], ...]) -> Route:
+        """Return and remember what all posts to a URL with some headers have in common."""
         from tocsin.plugin._http_pool import Address
 
         base = urlsplit(url)
-        return Address.of(base), self._target(base, "", query), tuple(self._headers(base, dict(headers)).items())
+        route = Address.of(base), self._target(base, "", query), tuple(self._headers(base, dict(headers)).items())
+        if len(self._routes) >= ROUTES:
+            self._routes.clear()
+        self._routes[url, query, headers] = route
+        return route
 
     def _any_url(self) -> str:
         if not self.options.urls:
