@@ -30,7 +30,6 @@ def _claims() -> Iterator[int]:
     The order is not that of the seeded generator, which is the same in every process of a test run.
     """
     blocks = range(_FIRST, _end() - _BLOCK + 1, _BLOCK)
-    held = []
     for first in random.SystemRandom().sample(blocks, len(blocks)):
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
@@ -38,7 +37,7 @@ def _claims() -> Iterator[int]:
         except OSError:
             claim.close()
         else:
-            held.append(claim)
+            claim.detach()  # open until the process ends, and no object that would complain of it then
             yield first
 
 
