@@ -7,6 +7,7 @@ import pytest
 
 from tocsin.app.settings import SettingsError
 from tocsin.plugin.testkit import AppFactory
+from tocsin.store.snapshots import RECENT_SECONDS, ChangeVersion, Snapshots
 from tocsin.store.vault import Vault, VaultError
 
 
@@ -68,3 +69,55 @@ def test_a_failed_load_is_reported_and_tried_again(make_app: AppFactory) -> None
         snapshot.get()
     assert "failed to query records: RuntimeError" in "\n".join(core.snapshots.report())
     assert snapshot.get() == [1]
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_recent_versions_notice_a_change_of_this_machine_at_once_without_a_query_each_time(
+    make_app: AppFactory,
+) -> None:
+    reader, writer = make_app().core, make_app().core  # models write through the one that was made last
+    recent = Snapshots(reader.db, Clock())
+    before = recent.recent()
+    assert recent.recent() is before
+    with writer.db.atomic():
+        writer.snapshots.bump("things")
+        with writer.db.atomic():
+            writer.snapshots.bump("things")
+        assert recent.recent() is before  # nothing is committed yet
+    assert recent.recent()["things"] == 2
+    writer.snapshots.bump("things")
+    assert recent.recent()["things"] == 3
+
+
+def test_recent_versions_notice_a_change_of_another_machine_soon(make_app: AppFactory) -> None:
+    core, clock = make_app().core, Clock()
+    recent = Snapshots(core.db, clock)
+    recent.recent()
+    ChangeVersion.insert(name="things", version=7).execute()
+    clock.now += RECENT_SECONDS / 2
+    assert "things" not in recent.recent()
+    clock.now += RECENT_SECONDS / 2
+    assert recent.recent()["things"] == 7
+
+
+def test_recent_versions_of_a_transaction_that_is_rolled_back_are_not_kept(make_app: AppFactory) -> None:
+    core = make_app().core
+    recent = Snapshots(core.db, Clock())
+
+    def fail() -> None:
+        with core.db.atomic():
+            core.snapshots.bump("things")
+            assert recent.recent()["things"] == 1
+            raise RuntimeError("rolled back")
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert "things" not in recent.recent()

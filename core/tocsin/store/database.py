@@ -14,6 +14,7 @@ import peewee
 from playhouse.pool import MaxConnectionsExceeded, PooledMySQLDatabase, PooledPostgresqlDatabase, PooledSqliteDatabase
 
 from tocsin.app.settings import SettingsError
+from tocsin.store.stamp import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,6 +144,8 @@ class Database:
     def __init__(self, settings: DbSettings, data_directory: Path, metrics: Metrics) -> None:
         self.kind = settings.kind
         self.peewee: Any = _open(settings, data_directory)
+        self.stamp = Stamp(_stamp_file(settings, data_directory))
+        self._changing = threading.local()
         self.peewee.measures = DbMetrics(metrics)
         self._tables: list[type[Table]] = []
         self._lock = threading.Lock()
@@ -162,13 +165,26 @@ class Database:
     @contextmanager
     def atomic(self) -> Iterator[None]:
         """Run a block as one transaction; nested blocks become savepoints."""
-        if self.kind == "sqlite" and not self.peewee.in_transaction():
-            # A deferred transaction that reads first cannot upgrade to a write lock once another process wrote.
-            with self.peewee.atomic("IMMEDIATE"):
-                yield
-        else:
+        if self.peewee.in_transaction():
             with self.peewee.atomic():
                 yield
+            return
+        # A deferred transaction that reads first cannot upgrade to a write lock once another process wrote.
+        kind = ("IMMEDIATE",) if self.kind == "sqlite" else ()
+        try:
+            with self.peewee.atomic(*kind):
+                yield
+        finally:
+            if getattr(self._changing, "watched", False):
+                self._changing.watched = False
+                self.stamp.renew()
+
+    def renew_stamp(self) -> None:
+        """Renew the stamp, but not before the present transaction has ended: others would find the old state and keep it."""
+        if self.peewee.in_transaction():
+            self._changing.watched = True
+        else:
+            self.stamp.renew()
 
     def release(self) -> None:
         """Give this thread's connection back to the pool."""
@@ -184,13 +200,25 @@ class Database:
         self.peewee.retire()
 
 
+def _sqlite_file(settings: DbSettings, data_directory: Path) -> Path:
+    return Path(settings.dsn or data_directory / "tocsin.db")
+
+
+def _stamp_file(settings: DbSettings, data_directory: Path) -> Path:
+    """Return the place of the stamp: beside the database where that is a file, since all its users see that folder."""
+    if settings.kind == "sqlite":
+        file = _sqlite_file(settings, data_directory).resolve()
+        return file.with_name(file.name + ".stamp")
+    return data_directory / "database.stamp"
+
+
 def _open(settings: DbSettings, data_directory: Path) -> Any:
     pool = {"max_connections": settings.max_open, "stale_timeout": settings.max_lifetime, "timeout": settings.wait}
     if settings.kind == "sqlite":
-        file = settings.dsn or str(data_directory / "tocsin.db")
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        file = _sqlite_file(settings, data_directory)
+        file.parent.mkdir(parents=True, exist_ok=True)
         pragmas = {"journal_mode": "wal", "synchronous": "normal", "foreign_keys": 1, "busy_timeout": 10000}
-        return _Sqlite(file, pragmas=pragmas, check_same_thread=False, **pool)
+        return _Sqlite(str(file), pragmas=pragmas, check_same_thread=False, **pool)
     if settings.kind == "mysql":
         return _MySql(charset="utf8mb4", **mysql_options(settings.dsn), **pool)
     return _Postgres(**postgres_options(settings.dsn), **pool)

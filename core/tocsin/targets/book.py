@@ -86,7 +86,7 @@ class LabelBook:
         return len(self._entries)
 
     def _refresh(self) -> None:
-        versions = self._snapshots.versions()
+        versions = self._snapshots.recent()
         now = tuple(versions.get(part, 0) for part in (CHANGES, REMOVALS, GROUPS))
         if now == self._held:
             return
