@@ -1,7 +1,8 @@
 """Prometheus relabelling, per writer.
 
 Actions and defaults follow Prometheus's documentation of `relabel_config`, with `drop_if_equal` beside them; the keys are those
-of `[[Pushgw.Writers.WriteRelabels]]`. Regular expressions are RE2, anchored at both ends, and `.` matches line ends too.
+of `[[Pushgw.Writers.WriteRelabels]]`. Regular expressions are RE2, anchored at both ends, and `.` matches line ends too, as in
+Prometheus 3.
 Like the label work it runs once per distinct label set, behind a label cache.
 """
 
@@ -23,7 +24,9 @@ log = logging.getLogger(__name__)
 
 DEFAULT_REGEX = "(.*)"
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z", re.ASCII)
-_TEMPLATE = re.compile(r"\$(?:(\$)|([A-Za-z0-9_]+)|\{([A-Za-z0-9_]+)\})")
+_TEMPLATE = re2.compile(r"\$(?:(\$)|([\pL\p{Nd}_]+)|\{([\pL\p{Nd}_]+)\})")
+"""A reference is as long as it can be, and letters and digits of any script belong to it."""
+_GROUP_NUMBER = re.compile(r"0|[1-9][0-9]{0,7}", re.ASCII)
 
 
 class RelabelError(ValueError):
@@ -79,16 +82,16 @@ _Match = Callable[[str], Any]
 def expand(template: str, match: Any) -> str:
     """Fill `$1`, `${1}`, `$name` and `${name}` of a template; an unknown group is empty and `$$` is a dollar sign."""
 
-    def fill(found: re.Match[str]) -> str:
+    def fill(found: Any) -> str:
         if found[1]:
             return "$"
         group = found[2] or found[3]
         try:
-            return match.group(int(group) if group.isdecimal() else group) or ""
+            return match.group(int(group) if _GROUP_NUMBER.fullmatch(group) else group) or ""
         except (IndexError, KeyError):
             return ""
 
-    return _TEMPLATE.sub(fill, template)
+    return str(_TEMPLATE.sub(fill, template))
 
 
 class Relabeler:
@@ -103,6 +106,7 @@ class Relabeler:
 
     def apply(self, labels: Labels) -> Labels | None:
         """Return the labels after all rules, without empty ones; None when the series is dropped."""
+        labels = {name: value for name, value in labels.items() if value}
         for step in self._steps:
             changed = step(labels)
             if changed is None:
@@ -139,8 +143,17 @@ def _value(rule: RelabelRule, labels: Labels) -> str:
 
 
 def _need_target(rule: RelabelRule, where: str) -> None:
-    if not rule.target_label:
-        raise RelabelError(f"{where}.TargetLabel: expected a label name for action {rule.action!r}, got nothing")
+    if not _LABEL_NAME.match(rule.target_label):
+        got = repr(rule.target_label) if rule.target_label else "nothing"
+        raise RelabelError(f"{where}.TargetLabel: expected a label name for action {rule.action!r}, got {got}")
+
+
+def _only(rule: RelabelRule, where: str, *used: str) -> None:
+    """Refuse keys that an action has no use for: whoever gave them expects something else, as a rule to lose less."""
+    for item in fields(RelabelRule):
+        if item.name not in ("action", *used) and getattr(rule, item.name) != item.default:
+            key = item.name.title().replace("_", "")
+            raise RelabelError(f"{where}.{key}: action {rule.action!r} has no use for this key")
 
 
 def _replace(rule: RelabelRule, match: _Match, where: str) -> _Step:
@@ -169,11 +182,13 @@ def _drop(rule: RelabelRule, match: _Match, where: str) -> _Step:
 
 def _keep_equal(rule: RelabelRule, match: _Match, where: str) -> _Step:
     _need_target(rule, where)
+    _only(rule, where, "source_labels", "separator", "target_label")
     return lambda labels: labels if _value(rule, labels) == labels.get(rule.target_label, "") else None
 
 
 def _drop_equal(rule: RelabelRule, match: _Match, where: str) -> _Step:
     _need_target(rule, where)
+    _only(rule, where, "source_labels", "separator", "target_label")
     return lambda labels: None if _value(rule, labels) == labels.get(rule.target_label, "") else labels
 
 
@@ -191,17 +206,31 @@ def _hashmod(rule: RelabelRule, match: _Match, where: str) -> _Step:
 
 def _lowercase(rule: RelabelRule, match: _Match, where: str) -> _Step:
     _need_target(rule, where)
-    return lambda labels: {**labels, rule.target_label: _value(rule, labels).lower()}
+    return lambda labels: {**labels, rule.target_label: "".join(map(_lower, _value(rule, labels)))}
 
 
 def _uppercase(rule: RelabelRule, match: _Match, where: str) -> _Step:
     _need_target(rule, where)
-    return lambda labels: {**labels, rule.target_label: _value(rule, labels).upper()}
+    return lambda labels: {**labels, rule.target_label: "".join(map(_upper, _value(rule, labels)))}
+
+
+def _lower(character: str) -> str:
+    """Return the one lower-case character that Unicode gives a character, whatever stands beside it."""
+    return character.lower()[0]
+
+
+def _upper(character: str) -> str:
+    """Return the one upper-case character that Unicode gives a character, itself when there is none."""
+    forms = (character.upper(), character.title())  # the latter of Greek letters whose upper case is in two parts
+    return next((form for form in forms if len(form) == 1), character)
 
 
 def _labelmap(rule: RelabelRule, match: _Match, where: str) -> _Step:
+    if not _LABEL_NAME.match(_TEMPLATE.sub("x", rule.replacement)):
+        raise RelabelError(f"{where}.Replacement: expected what makes a label name, got {rule.replacement!r}")
+
     def step(labels: Labels) -> Labels:
-        found = ((match(name), value) for name, value in labels.items())
+        found = ((match(name), value) for name, value in sorted(labels.items()))
         named = {expand(rule.replacement, hit): value for hit, value in found if hit}
         named.pop("", None)
         return {**labels, **named}
@@ -210,10 +239,12 @@ def _labelmap(rule: RelabelRule, match: _Match, where: str) -> _Step:
 
 
 def _labeldrop(rule: RelabelRule, match: _Match, where: str) -> _Step:
+    _only(rule, where, "regex")
     return lambda labels: {name: value for name, value in labels.items() if not match(name)}
 
 
 def _labelkeep(rule: RelabelRule, match: _Match, where: str) -> _Step:
+    _only(rule, where, "regex")
     return lambda labels: {name: value for name, value in labels.items() if match(name)}
 
 
