@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import queue
 import socket
+import threading
+from collections import deque
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +16,16 @@ from gunicorn.workers.gthread import ThreadWorker
 
 from tocsin.app import worker as module
 from tocsin.app.worker import Worker
+
+
+class Connection:
+    """What the worker looks at of a connection, nothing read ahead."""
+
+    is_http2 = False
+    parser = SimpleNamespace(unreader=SimpleNamespace(buf=SimpleNamespace(tell=lambda: 0)))
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
 
 
 @pytest.fixture
@@ -34,6 +46,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def worker() -> Any:
     worker = Worker.__new__(Worker)
     worker.alive = True
+    worker._begun, worker.keepalived_conns = {}, deque()
     worker.tpool = SimpleNamespace(_work_queue=queue.SimpleQueue())
     return worker
 
@@ -41,8 +54,7 @@ def worker() -> Any:
 @pytest.fixture
 def ends() -> Iterator[tuple[Any, socket.socket]]:
     ours, theirs = socket.socketpair()
-    unreader = SimpleNamespace(buf=SimpleNamespace(tell=lambda: 0))
-    yield SimpleNamespace(sock=ours, is_http2=False, parser=SimpleNamespace(unreader=unreader)), theirs
+    yield Connection(ours), theirs
     ours.close()
     theirs.close()
 
@@ -92,3 +104,28 @@ def test_a_worker_without_a_parent_keeps_no_connection(worker: Any, monkeypatch:
     monkeypatch.setattr(os, "getppid", lambda: worker.ppid + 1)
     assert not worker.is_parent_alive()
     assert not worker.alive
+
+
+def test_a_request_that_never_ends_gives_its_thread_back(worker: Any, served: list[Any], ends: Any) -> None:
+    conn, _ = ends
+    worker.read_timeout = 60
+    thread = threading.Thread(target=worker.handle, args=(conn,))
+    thread.start()
+    while conn not in worker._begun:
+        thread.join(0.01)
+    worker.murder_keepalived()
+    assert not served
+    worker._begun[conn] -= 61  # as if it had begun a minute ago
+    worker.murder_keepalived()
+    thread.join()
+    assert served[0] == b""
+    assert not worker._begun
+
+
+def test_without_a_limit_requests_may_take_for_ever(worker: Any, served: list[Any], ends: Any) -> None:
+    conn, client = ends
+    worker._begun[conn] = 0.0
+    worker.murder_keepalived()
+    client.sendall(b"q")
+    assert worker.handle(conn) is False
+    assert served == [b"q"]

@@ -177,6 +177,20 @@ class SlowBody(io.RawIOBase):
         return b'{"name": "slow"}'
 
 
+class BrokenBody(io.RawIOBase):
+    """A body whose sender goes away, as the server's own exceptions tell."""
+
+    def read(self, size: int = -1) -> bytes:
+        raise RuntimeError("invalid chunk size")
+
+
+@pytest.mark.parametrize("length", [{"CONTENT_LENGTH": "16"}, {}])
+def test_a_body_that_breaks_off_is_the_senders_fault(client: WsgiClient, caplog: Any, length: dict[str, str]) -> None:
+    sender = WsgiClient(client.application, environ={"CONTENT_LENGTH": "", "wsgi.input": BrokenBody(), **length})
+    assert err(sender.post("/api/svc/thing", body=b"")) == "body cannot be read: invalid chunk size"
+    assert not caplog.records
+
+
 def test_a_slow_sender_holds_up_nobody_else(client: WsgiClient) -> None:
     slow = SlowBody()
     sender = WsgiClient(client.application, environ={"wsgi.input": slow, "CONTENT_LENGTH": "16"})

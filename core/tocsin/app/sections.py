@@ -91,7 +91,7 @@ class HttpSettings:
     pprof: bool = key("PProf", True, "serve `/api/debug/pprof/*`")
     expose_metrics: bool = key("ExposeMetrics", True, "serve `/metrics`")
     shutdown_timeout: int = key("ShutdownTimeout", 30, "seconds to finish work before the process ends")
-    read_timeout: int = key("ReadTimeout", 20, "seconds to wait for the bytes of a request")
+    read_timeout: int = key("ReadTimeout", 20, "seconds in which a request must have come in; 0 means no limit")
     write_timeout: int = key("WriteTimeout", 40, "seconds a worker may be silent before it is replaced")
     idle_timeout: int = key("IdleTimeout", 120, "seconds an idle keep-alive connection stays open")
     max_content_length: int = key("MaxContentLength", 64 << 20, "largest accepted body in bytes", check=at_least(1))

@@ -52,7 +52,7 @@ def gunicorn_options(core: Core, listener: int) -> dict[str, Any]:
         "worker_tmp_dir": "/dev/shm" if os.path.isdir("/dev/shm") else None,  # noqa: S108 - heartbeat files, no data
         "loglevel": "warning",
         "limit_request_line": 8190,
-        "post_fork": lambda _arbiter, _worker: _begin(core),
+        "post_fork": lambda _arbiter, worker: _begin(core, worker),
         "post_worker_init": lambda _worker: core.start("http"),
         "worker_exit": lambda _arbiter, _worker: core.stop("http"),
         "child_exit": _forget_worker,
@@ -62,9 +62,10 @@ def gunicorn_options(core: Core, listener: int) -> dict[str, Any]:
     return options
 
 
-def _begin(core: Core) -> None:
+def _begin(core: Core, worker: Any) -> None:
     gc.freeze()  # as in every forked process: pages stay shared
     core.close()
+    worker.read_timeout = core.http.read_timeout
 
 
 def _forget_worker(_arbiter: Any, worker: Any) -> None:

@@ -1,14 +1,20 @@
-"""gunicorn's threaded worker, with a shorter way for senders that do not pause.
+"""gunicorn's threaded worker, with a shorter way for senders that do not pause and an end for those that never finish.
 
 gunicorn hands a connection back to its main thread after every request and takes it up again when it becomes readable: two
 changes of thread, a future and a poller registration each time. A gateway's busiest clients send the next request as
 soon as they have the answer, so the thread that has answered looks once whether it is there already.
+
+A sender that falls silent in the middle of a request, because it was switched off or means harm, would keep its thread for
+good: gunicorn reads without a time limit, and a few dozen such connections are all that it serves.
 """
 
 from __future__ import annotations
 
+import contextlib
 import select
+import socket
 import ssl
+import time
 from typing import Any
 
 from gunicorn.workers.gthread import ThreadWorker
@@ -22,14 +28,42 @@ IN_A_ROW = 100
 class Worker(ThreadWorker):
     """Serves a connection for as long as requests follow on each other and nobody else waits for a thread."""
 
+    read_timeout = 0
+    """Seconds in which a request must have come in whole; 0 means no limit."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._begun: dict[Any, float] = {}  # connections on a thread, and since when they have been with this request
+
     def handle(self, conn: Any) -> Any:
         """Serve a request, and those that follow at once."""
-        result = super().handle(conn)
+        result = self._serve(conn)
         for _ in range(IN_A_ROW):
             if result is not True or not self.alive or not self.tpool._work_queue.empty() or not _follows(conn):
                 break
-            result = super().handle(conn)
+            result = self._serve(conn)
         return result
+
+    def _serve(self, conn: Any) -> Any:
+        self._begun[conn] = time.monotonic()
+        try:
+            return super().handle(conn)
+        finally:
+            del self._begun[conn]
+
+    def murder_keepalived(self, force: bool = False) -> None:
+        """Close connections that were idle for too long, and end the reading of requests that take too long to come in.
+
+        For a request that came in whole, and takes long to answer, that only means that its connection is not kept.
+        """
+        super().murder_keepalived(force)
+        if self.read_timeout > 0:
+            latest = time.monotonic() - self.read_timeout
+            for conn, begun in list(self._begun.items()):
+                if begun < latest:
+                    with contextlib.suppress(OSError):
+                        # Not an SSLSocket's own, which ends TLS in both directions.
+                        socket.socket.shutdown(conn.sock, socket.SHUT_RD)
 
     def is_parent_alive(self) -> bool:
         """Tell whether the parent lives; without one the worker says goodbye to its clients, as it does when it is told."""

@@ -114,15 +114,21 @@ class Context:
         length = self.request.content_length
         if length is not None and length > limit:
             raise ApiError(f"body of {length} bytes is over the limit of {limit}", "too_large")
-        data: bytes = self.request.bounded_stream.read(limit + 1) if length is not None else self._read(limit + 1)
+        data = self._read(limit + 1, whole=length is None)
         if len(data) > limit:
             raise ApiError(f"body is over the limit of {limit} bytes", "too_large")
         if length is not None and len(data) < length:
             raise invalid(f"body ended after {len(data)} of {length} bytes")
         return data
 
-    def _read(self, size: int) -> bytes:
-        return bytes(self.request.env["wsgi.input"].read(size))
+    def _read(self, size: int, *, whole: bool) -> bytes:
+        """Return up to ``size`` bytes of the body; ``whole`` says that only the server knows where it ends."""
+        stream = self.request.env["wsgi.input"] if whole else self.request.bounded_stream
+        try:
+            return bytes(stream.read(size))
+        except Exception as error:
+            # Every server has exceptions of its own for a connection that broke and for chunks that are none.
+            raise invalid(f"body cannot be read: {error}") from error
 
     def json(self) -> Any:
         """Return the body parsed as JSON, whatever its type."""
