@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import signal
+import socket
 import threading
 import time
 from collections import Counter
@@ -110,6 +111,27 @@ def test_requests_during_a_shutdown_are_refused_or_arrive(make_deployment: Make,
         sender.join()
     missing = accepted - arrived(http_sink).keys()
     assert not missing
+
+
+def test_a_stop_while_a_backend_hangs_and_a_sender_dawdles(
+    make_deployment: Make, http_sink: HttpSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However little time there is: what the backend did not take is on disk, once."""
+    monkeypatch.setattr("tocsin.plugin.testkit.deployment.DRAIN_SECONDS", 6)
+    http_sink.default = Hang()
+    spool = f'[Pushgw.WriterOpt]\nSpoolDir = "{tmp_path}/spool"\n'
+    service = make_deployment(spool + WRITER.format(http_sink.url) + "Timeout = 60000\n", process="pushgw")
+    accepted = send(service, range(REQUESTS))
+    http_sink.wait_until(lambda requests: len(requests) >= 2)  # at least one from each worker
+    with socket.create_connection(("127.0.0.1", service.port)) as dawdler:
+        dawdler.sendall(b"POST /rw/v1/write HTTP/1.1\r\nHost: gateway\r\nContent-Length: 1000\r\n\r\nx")
+        assert service.stop() == 0
+    http_sink.clear()
+    http_sink.default = Answer(204)
+    service.start()
+    http_sink.wait_until(lambda requests: len(arrived(http_sink)) == len(accepted))
+    service.until(lambda: service.metric("svc_pushgw_spool_series") == 0, "the spool is empty")
+    assert arrived(http_sink) == Counter(accepted)
 
 
 def test_one_dead_backend_delays_no_other(make_deployment: Make, http_sink: HttpSink) -> None:

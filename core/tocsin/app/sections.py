@@ -90,7 +90,9 @@ class HttpSettings:
     access_log: bool = key("PrintAccessLog", False, "log a line for each request")
     pprof: bool = key("PProf", True, "serve `/api/debug/pprof/*`")
     expose_metrics: bool = key("ExposeMetrics", True, "serve `/metrics`")
-    shutdown_timeout: int = key("ShutdownTimeout", 30, "seconds to finish work before the process ends")
+    shutdown_timeout: int = key(
+        "ShutdownTimeout", 30, "seconds to finish work at a stop: a third for requests under way"
+    )
     read_timeout: int = key("ReadTimeout", 20, "seconds in which a request must have come in; 0 means no limit")
     write_timeout: int = key("WriteTimeout", 40, "seconds a worker may be silent before it is replaced")
     idle_timeout: int = key("IdleTimeout", 120, "seconds an idle keep-alive connection stays open")

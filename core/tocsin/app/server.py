@@ -12,11 +12,16 @@ from gunicorn.app.base import BaseApplication
 from prometheus_client.multiprocess import mark_process_dead
 
 from tocsin.app.bootstrap import make_application
+from tocsin.app.heads import Heads
 from tocsin.app.sections import HttpSettings, default_workers
 
 if TYPE_CHECKING:
     from tocsin.app.core import Core
     from tocsin.http.app import Application
+
+
+SETTLE_SECONDS = 3
+"""What a worker gets beyond the shutdown time, to put away what could not be finished; the launcher allows for it."""
 
 
 class HttpServer(BaseApplication):
@@ -46,7 +51,7 @@ def gunicorn_options(core: Core, listener: int) -> dict[str, Any]:
         "worker_class": "tocsin.app.worker.Worker",
         "threads": http.threads,
         "timeout": max(http.write_timeout, 10),
-        "graceful_timeout": http.shutdown_timeout,
+        "graceful_timeout": http.shutdown_timeout + SETTLE_SECONDS,
         "keepalive": http.idle_timeout,
         "preload_app": True,
         "worker_tmp_dir": "/dev/shm" if os.path.isdir("/dev/shm") else None,  # noqa: S108 - heartbeat files, no data
@@ -66,6 +71,18 @@ def _begin(core: Core, worker: Any) -> None:
     gc.freeze()  # as in every forked process: pages stay shared
     core.close()
     worker.read_timeout = core.http.read_timeout
+    worker.heads = Heads(
+        core.metrics.counter(
+            "svc_http_request_heads_total", "Requests whose head was asked for among those parsed before.", ("outcome",)
+        )
+    )
+    # Requests under way must not use up the time that the features need after them, before the parent kills the worker.
+    worker.cfg.set("graceful_timeout", request_share(core.http.shutdown_timeout))
+
+
+def request_share(shutdown_timeout: int) -> int:
+    """Return how many seconds of the shutdown time requests under way may take; the rest is for what they left behind."""
+    return max(1, shutdown_timeout // 3)
 
 
 def _forget_worker(_arbiter: Any, worker: Any) -> None:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DRAIN_SHARE = 0.8
-"""Share of the shutdown time that draining may take; requests that were being served took some of it before."""
+DRAIN_SHARE = 2 / 3
+"""Share of the shutdown time that draining may take; requests that were being served may have taken the other third."""
 
 
 class Ingest(Feature):
