@@ -6,6 +6,8 @@ soon as they have the answer, so the thread that has answered looks once whether
 
 A sender that falls silent in the middle of a request, because it was switched off or means harm, would keep its thread for
 good: gunicorn reads without a time limit, and a few dozen such connections are all that it serves.
+
+The requests of one sender are alike, so what gunicorn made of a head serves for the next ones too (`heads`).
 """
 
 from __future__ import annotations
@@ -17,12 +19,22 @@ import ssl
 import time
 from typing import Any
 
+from gunicorn.http import wsgi
 from gunicorn.workers.gthread import ThreadWorker
+
+from tocsin.app.heads import Heads, Known, Parser
 
 PATIENCE_MS = 5
 """Milliseconds that a thread waits for the next request of the connection it has just answered."""
 IN_A_ROW = 100
 """Requests of one connection after which it has to queue again like the others."""
+OF_ONE_REQUEST = frozenset(
+    (
+        *("wsgi.input", "gunicorn.socket", "CONTENT_LENGTH", "REMOTE_PORT"),
+        *("wsgi.early_hints", "wsgi.file_wrapper"),  # offers to the application that no handler takes
+    )
+)
+"""What an environment does not share with that of the next request with the same head."""
 
 
 class Worker(ThreadWorker):
@@ -34,6 +46,7 @@ class Worker(ThreadWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._begun: dict[Any, float] = {}  # connections on a thread, and since when they have been with this request
+        self.heads = Heads()
 
     def handle(self, conn: Any) -> Any:
         """Serve a request, and those that follow at once."""
@@ -45,6 +58,8 @@ class Worker(ThreadWorker):
         return result
 
     def _serve(self, conn: Any) -> Any:
+        if conn.parser is None and not self.cfg.is_ssl and isinstance(conn.client, tuple):
+            conn.parser = Parser(self.cfg, conn.sock, conn.client, self.heads)
         self._begun[conn] = time.monotonic()
         try:
             return super().handle(conn)
@@ -64,6 +79,43 @@ class Worker(ThreadWorker):
                     with contextlib.suppress(OSError):
                         # Not an SSLSocket's own, which ends TLS in both directions.
                         socket.socket.shutdown(conn.sock, socket.SHUT_RD)
+
+    def handle_request(self, req: Any, conn: Any) -> Any:
+        """Answer a request; return whether the connection stays."""
+        known: Known | None = getattr(req, "known", None)
+        if known is None or not self.alive:
+            return super().handle_request(req, conn)
+        if not known.environ:
+            _, environ = wsgi.create(req, conn.sock, conn.client, conn.server, self.cfg)
+            shared = {name: value for name, value in environ.items() if name not in OF_ONE_REQUEST}
+            known.environ = {**shared, "wsgi.multithread": True}
+        environ = {
+            **known.environ,
+            "wsgi.input": req.body,
+            "gunicorn.socket": conn.sock,
+            "CONTENT_LENGTH": str(req.body.length),
+            "REMOTE_PORT": str(conn.client[1]),
+        }
+        response = wsgi.Response(req, conn.sock, self.cfg)
+        if len(self.keepalived_conns) >= self.max_keepalived:
+            response.force_close()
+        self._write(response, self.wsgi(environ, response.start_response))
+        return not response.should_close()
+
+    def _write(self, response: Any, body: Any) -> None:
+        """Send an answer; one that breaks off ends the connection, as nothing can be said in it any more."""
+        try:
+            for item in body:
+                response.write(item)
+            response.close()
+        except Exception as error:
+            if isinstance(error, OSError) or not response.headers_sent:
+                raise
+            self.log.exception("an answer broke off")
+            raise StopIteration from None
+        finally:
+            if hasattr(body, "close"):
+                body.close()
 
     def is_parent_alive(self) -> bool:
         """Tell whether the parent lives; without one the worker says goodbye to its clients, as it does when it is told."""
