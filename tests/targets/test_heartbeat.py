@@ -82,6 +82,13 @@ def test_what_a_gateway_added_is_kept(world) -> None:
     assert {name: host[name] for name in more} == more
 
 
+def test_a_gateway_beside_the_center_takes_heartbeats_for_the_same_engines(world, make_world) -> None:
+    beside = make_world(process="pushgw")
+    for _ in range(2):
+        beside.beat("web01")
+    assert make_world().hosts()["web01"]["engine_name"] == "default"
+
+
 def test_the_address_a_front_proxy_names(world) -> None:
     for value, shown in (("192.0.2.7, 10.0.0.1", "192.0.2.7"), ("<script>", "127.0.0.1")):
         world.agent.with_headers(X_Forwarded_For=value).post("/v1/svc/heartbeat", {"hostname": "a"})

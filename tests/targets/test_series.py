@@ -198,6 +198,7 @@ def test_without_the_database_the_last_known_labels_are_used(process, monkeypatc
     assert one.send(CPU)["env"] == "prod"
     with monkeypatch.context() as patch:
         patch.setattr(type(one.world.app.core.snapshots), "versions", lambda _: 1 / 0)
+        one.world.app.core.db.renew_stamp()  # as after a change, so that the database is asked
         assert one.send(CPU)["env"] == "prod"
     assert one.world.metric("svc_target_labels_stale_total") == 1
     one.world.beat("web01", global_labels={"env": "test"})

@@ -19,6 +19,7 @@ from tocsin.plugin import Feature, Route, create
 from tocsin.targets.book import LabelBook
 from tocsin.targets.center import Center
 from tocsin.targets.collector_routes import collector_routes, forwarding_routes, gateway_routes
+from tocsin.targets.gate import Gate
 from tocsin.targets.heartbeat import Heartbeats, Relay
 from tocsin.targets.hosts import Hosts
 from tocsin.targets.install.routes import install_routes
@@ -54,19 +55,22 @@ class Targets(Feature):
         """Build the services and offer them to access, ingest and the engine."""
         metrics, directory = TargetMetrics(core.metrics), core.get(Directory)
         hosts, pulse = Hosts(core.db, core.snapshots, core.clock), Pulse(core.cache)
-        engine_name = core.settings[AlertSettings].heartbeat.cluster(core.process)
+        heartbeat, gate = core.settings[AlertSettings].heartbeat, Gate(max(1, core.http.threads // 2))
         register: Callable[[Collection[str]], int] = hosts.register
         labels: TargetLabels = LabelBook(core.snapshots, directory, metrics)
         if core.process == "pushgw" and core.settings[CenterApiSettings].addresses:
             center = Center(core.settings[CenterApiSettings], core.metrics)
-            relay, mirror = Relay(center, metrics, core.clock, engine_name), Mirror(center, core.data_directory / HOSTS)
+            relay = Relay(center, metrics, gate, core.clock, heartbeat.cluster(core.process))
+            mirror = Mirror(center, core.data_directory / HOSTS)
             core.provide(relay)
             core.provide(mirror)
             register, labels = relay.name_hosts, mirror
         beats = Beats(core.cache, core.settings[PushgwSettings], metrics, register, core.clock)
         for offered in (metrics, hosts, pulse, beats):
             core.provide(offered)
-        core.provide(Heartbeats(hosts, beats, directory, metrics, core.clock, engine_name))
+        # A gateway that shares the center's database takes heartbeats in its place, so they are for the same engines.
+        engine_name = heartbeat.cluster("center")
+        core.provide(Heartbeats(hosts, beats, directory, metrics, gate, core.clock, engine_name))
         views = HostViews(hosts, pulse, core.get(Groups), directory, core.clock)
         core.provide(views)
         core.provide(views, HostViewer)

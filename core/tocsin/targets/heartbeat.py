@@ -9,7 +9,8 @@ from typing import Any
 from tocsin.access.directory import Directory
 from tocsin.ingest.throttle import Throttle
 from tocsin.targets import tags
-from tocsin.targets.center import Center
+from tocsin.targets.center import Center, CenterError
+from tocsin.targets.gate import CrowdedError, Gate
 from tocsin.targets.hosts import Facts, Hosts
 from tocsin.targets.metrics import TargetMetrics
 from tocsin.targets.models import TargetRow
@@ -31,10 +32,11 @@ class Heartbeats:
         beats: Beats,
         directory: Directory,
         metrics: TargetMetrics,
+        gate: Gate,
         clock: Callable[[], float],
         engine_name: str,
     ) -> None:
-        self._hosts, self._beats, self._directory = hosts, beats, directory
+        self._hosts, self._beats, self._directory, self._gate = hosts, beats, directory, gate
         self._metrics, self._clock, self._engine_name = metrics, clock, engine_name
         self._odd = Throttle(log)
         self._failed = Throttle(log)
@@ -49,7 +51,8 @@ class Heartbeats:
         del said["extend_info"]
         self._beats.heard(said["hostname"], said, beat["extend_info"])
         try:
-            self._update(said, gids, overwrite)
+            with self._gate.entered():
+                self._update(said, gids, overwrite)
         except Exception as error:
             self._metrics.updates.inc()
             name = type(error).__name__
@@ -82,8 +85,11 @@ class Heartbeats:
 class Relay:
     """Passes signs of life on to a center, from a process that has no database in common with it."""
 
-    def __init__(self, center: Center, metrics: TargetMetrics, clock: Callable[[], float], engine_name: str) -> None:
-        self._center, self._metrics, self._clock, self._engine_name = center, metrics, clock, engine_name
+    def __init__(
+        self, center: Center, metrics: TargetMetrics, gate: Gate, clock: Callable[[], float], engine_name: str
+    ) -> None:
+        self._center, self._metrics, self._gate = center, metrics, gate
+        self._clock, self._engine_name = clock, engine_name
 
     def forward(self, beat: Mapping[str, Any], remote: str, gids: str, *, overwrite: bool) -> Any:
         """Hand a heartbeat over and return what the center answers; raise ``CenterError`` when none took it.
@@ -91,7 +97,11 @@ class Relay:
         How late it came, from where, and which engine is responsible is what this process says, whatever the body says.
         """
         said = completed({**beat, **UNSAID}, remote, self._clock(), self._engine_name)
-        dat = self._center.post(CENTER_HEARTBEAT, said, gid=gids, overwrite_gids=str(overwrite).lower())
+        try:
+            with self._gate.entered():
+                dat = self._center.post(CENTER_HEARTBEAT, said, gid=gids, overwrite_gids=str(overwrite).lower())
+        except CrowdedError as error:
+            raise CenterError(str(error)) from None
         self._metrics.beats.labels("forwarded").inc()
         return dat
 
