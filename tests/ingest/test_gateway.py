@@ -447,6 +447,37 @@ def test_stop_with_a_hanging_backend(make_gateway, writer, body, monkeypatch):
     hang.go.set()
 
 
+@pytest.mark.parametrize("answer", [WriteResult(), WriteResult(400), WriteError("late")])
+@pytest.mark.parametrize("spool", [True, False])
+def test_an_answer_after_the_end_changes_nothing(
+    make_gateway, writer, body, count, tmp_path, monkeypatch, answer, spool
+):
+    """A batch that was put away because its backend owed an answer is not counted, or stored, a second time."""
+    monkeypatch.setattr("tocsin.ingest.gateway.JOIN_SECONDS", 0.05)
+    go = threading.Event()
+
+    def late(batch):
+        go.wait()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    writer.behave = late
+    gateway = make_gateway(
+        writer, outlet={writer.url: {"spool_directory": tmp_path if spool else None}}, queue_number=1, queue_pop_size=10
+    )
+    gateway.accept("x", Decoded(body(10)))
+    until(lambda: gateway.outlets[0].in_flight == 10)
+    assert gateway.stop(0.05) == (0 if spool else 10)
+    go.set()
+    for consumer in gateway._consumers:
+        consumer.join()
+    fates = [count(name, url=writer.url) for name in ("written_total", "write_rejected_total", "writer_dropped_total")]
+    assert sum(fates) == (0 if spool else 10)
+    assert count("spooled_total", url=writer.url) == (10 if spool else 0)
+    assert len(list(tmp_path.rglob("*.seg"))) == (1 if spool else 0)
+
+
 # --- the spool ------------------------------------------------------------------------------------------------------
 
 

@@ -125,8 +125,7 @@ class Outlet:
 
     def take(self, batch: Batch) -> None:
         """Accept a batch from a queue: written when this returns, unless the backend is not critical."""
-        with self._lock:
-            self._under_way[id(batch)] = batch
+        self._watch(id(batch), batch)
         if self.options.critical:
             self._deliver(batch)
         elif self._places.acquire(blocking=False):
@@ -136,6 +135,7 @@ class Outlet:
 
     def leave(self, batch: Batch) -> None:
         """Keep a batch of a queue for which no time is left: on disk, or as a loss. Call it after `give_up`."""
+        self._watch(id(batch), batch)
         self._deliver(batch)
 
     def lose(self, series: int, reason: str) -> None:
@@ -172,7 +172,7 @@ class Outlet:
             self._places.release()
 
     def _busy(self, batch: Batch) -> None:
-        self._landed(batch)
+        self._settled(id(batch))
         if not self._spooled(batch):
             self._write.inc(batch.series)
             self._error.inc(batch.series)
@@ -188,22 +188,29 @@ class Outlet:
             if ready.series:
                 self._write.inc(ready.series)
                 with self._duration.time():
-                    self._write_or_keep(ready)
+                    self._write_or_keep(id(batch), ready)
             self._flush_metadata()
         except Exception:
             log.exception("%s: a batch could not be handled", self.url)
-            self.lose(batch.series, Lost.INTERNAL)
+            if self._settled(id(batch)):
+                self.lose(batch.series, Lost.INTERNAL)
         finally:
-            self._landed(batch)
+            self._settled(id(batch))
 
     def _lose_at_end(self, series: int) -> None:
         with self._lock:
             self._lost_at_end += series
         self.lose(series, Lost.SHUTDOWN)
 
-    def _landed(self, batch: Batch) -> None:
+    def _watch(self, key: int, batch: Batch) -> None:
+        """Let `close` put a batch away if nobody has settled it by then."""
         with self._lock:
-            self._under_way.pop(id(batch), None)
+            self._under_way[key] = batch
+
+    def _settled(self, key: int) -> bool:
+        """Return whether it is for the caller to say what became of a batch: once, and not after `close` has done so."""
+        with self._lock:
+            return self._under_way.pop(key, None) is not None
 
     def _relabelled(self, batch: Batch) -> Batch:
         if self._relabel is None:
@@ -216,26 +223,31 @@ class Outlet:
         [chunk] = result.chunks
         return Batch(chunk.data, chunk.series, chunk.samples)
 
-    def _write_or_keep(self, batch: Batch) -> None:
+    def _write_or_keep(self, key: int, batch: Batch) -> None:
         """Write a batch; when that fails keep it in the spool, or try again until there is no more point in it."""
-        if self._spool is not None and not self._spool.empty and self._spooled(batch):
+        if self._spool is not None and not self._spool.empty and self._put_away(key, batch):
             return
         for attempt in range(1, self.options.attempts + 1):
             if self._given_up.is_set():
-                if not self._spooled(batch):
+                if not self._put_away(key, batch) and self._settled(key):
                     self._lose_at_end(batch.series)
                 return
-            pause = self._attempt(batch)
-            if pause is None or self._spooled(batch):
+            answer = self._attempt(batch)
+            if not isinstance(answer, int | float):
+                if self._settled(key):
+                    self._count(batch, answer)
+                return
+            if self._put_away(key, batch):
                 return
             if attempt < self.options.attempts:
-                self._given_up.wait(pause)
-        self.lose(batch.series, Lost.RETRIES)
+                self._given_up.wait(answer)
+        if self._settled(key):
+            self.lose(batch.series, Lost.RETRIES)
 
-    def _attempt(self, batch: Batch) -> float | None:
-        """Try once; return None when the backend has answered for good, else the seconds to wait before the next try."""
+    def _attempt(self, batch: Batch) -> WriteResult | float:
+        """Try once; return what the backend answered for good, or the seconds to wait before the next try."""
         try:
-            result = self.writer.write(batch)
+            return self.writer.write(batch)
         except WriteError as error:
             self._failed(batch, error)
             return max(self.options.retry_interval, error.retry_after or 0.0)
@@ -243,8 +255,6 @@ class Outlet:
             log.debug("%s: the writer failed", self.url, exc_info=True)
             self._failed(batch, error)
             return self.options.retry_interval
-        self._count(batch, result)
-        return None
 
     def _failed(self, batch: Batch, error: Exception) -> None:
         self._error.inc(batch.series)
@@ -279,6 +289,15 @@ class Outlet:
 
     # --- spool ---
 
+    def _put_away(self, key: int, batch: Batch) -> bool:
+        """Keep a batch on disk, unless `close` has put it away; return whether that is the end of it."""
+        if self._spool is None:
+            return False
+        if not self._settled(key) or self._spooled(batch):
+            return True
+        self._watch(key, batch)
+        return False
+
     def _spooled(self, batch: Batch) -> bool:
         """Keep a batch on disk; return whether it is there."""
         if self._spool is None:
@@ -303,10 +322,11 @@ class Outlet:
             pause = self.options.retry_interval
             try:
                 while not self._given_up.is_set() and (head := self._spool.head()) is not None:
-                    wait = self._attempt(head.batch)
-                    if wait is not None:
-                        pause = wait
+                    answer = self._attempt(head.batch)
+                    if isinstance(answer, int | float):
+                        pause = answer
                         break
+                    self._count(head.batch, answer)
                     self._spool.done(head)
                     self._metrics.replayed.labels(self.url).inc(head.batch.series)
             except Exception as error:
