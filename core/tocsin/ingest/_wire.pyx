@@ -11,9 +11,8 @@ import threading
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject, Py_XDECREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
-from posix.stdlib cimport posix_memalign
 
 from tocsin.ingest import interface, messages
 from tocsin.ingest.interface import CacheStats, Chunk, Rewritten, Verdict
@@ -125,9 +124,11 @@ cdef extern from "Python.h":
     int resize_bytes "_PyBytes_Resize" (PyObject**, Py_ssize_t) except -1
 
 
-# PERF: the cache is larger than the processor's, so its slots are fetched some series before they are needed.
+# PERF: the cache is larger than the processor's, so what is needed of it is fetched some series before: at first the place in
+# its table, then the entry that the place names.
 cdef enum:
     AHEAD = 8
+    CLOSER = 4
     KEPT_ROOM = 4194304     # bytes of scratch that a cache keeps between two bodies
 
 cdef struct Coming:
@@ -373,6 +374,8 @@ cdef class Pass:
             cache.look_ahead(b + coming.start, coming.end - coming.start, coming.hash)
             self.looked_at = end
             self.seen += 1
+            if self.seen - self.used > CLOSER:
+                cache.look_closer(self.coming[(self.seen - 1 - CLOSER) % AHEAD].hash)
 
     cdef Coming* arrived(self, int64_t start) noexcept:
         """Return what was seen ahead of the series whose message starts here, or NULL."""

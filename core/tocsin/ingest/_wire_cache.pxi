@@ -1,45 +1,41 @@
-# The label cache. Its keys are not stored: a slot holds a 256-bit hash of the raw label bytes and how to cut them.
+# The label cache. Its keys are not stored: an entry holds a 256-bit hash of the raw label bytes and how to cut them.
 #
 # The hash is the Toeplitz construction over NH (UMAC, RFC 4418) with 64-bit words and a random key per cache: for any two
 # different label encodings of equal length the probability, over the key, that they collide is at most 2^-128, whoever
-# chose them. One slot is one cache line, so 200,000 series cost some 20 MB instead of their labels twice.
+# chose them. One entry is one cache line, so 200,000 series cost some 17 MB instead of their labels twice.
 #
 # The new labels are kept as cuts into the raw ones (see `_wire_cuts.pxi`). Series of one host share the texts of theirs.
 
+from posix.mman cimport MAP_ANONYMOUS, MAP_FAILED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap, munmap
+
 cdef extern from *:
     """
-    #include <sys/mman.h>
     typedef unsigned __int128 tocsin_uint128;
     #define tocsin_prefetch(address) __builtin_prefetch(address)
-    #ifdef MADV_HUGEPAGE
-    #define tocsin_use_huge_pages(address, size) ((void) madvise(address, size, MADV_HUGEPAGE))
-    #else
-    #define tocsin_use_huge_pages(address, size)
-    #endif
     """
     ctypedef unsigned long long uint128_t "tocsin_uint128"
     void prefetch "tocsin_prefetch" (const void* address) noexcept nogil
-    void use_huge_pages "tocsin_use_huge_pages" (void* address, size_t size) noexcept nogil
 
 cdef enum:
     MAX_KEY = 8192
     N_KEYS = 1028           # words: MAX_KEY / 8, and 2 for the second row, rounded up
     LINE = 64
-    HUGE_PAGE = 2097152
-    FIRST_SLOTS = 1024
-    MOST_STALE = 1000       # verdicts kept only because slots point to them, before the table is swept
+    FIRST_PLACES = 1024
+    MOST_STALE = 1000       # verdicts kept only because entries point to them, before these are swept
+
+cdef uint64_t NUMBER = 0xFFFFFFFF   # the part of a place that is the number of an entry
 
 assert interface.MAX_CACHED_LABELS == MAX_KEY
 
 
-cdef struct Slot:
+cdef struct Entry:
     uint64_t hash[4]
-    void* verdict           # borrowed from the generation's dictionary; NULL marks a free slot
+    void* verdict           # borrowed from the generation's dictionary
     int32_t size            # of the key; -1 when the entry has moved to the young generation
     int32_t count           # of the cuts
     Places places
 
-assert sizeof(Slot) == LINE
+assert sizeof(Entry) == LINE
 
 
 cdef inline void hash_labels(const uint8_t* data, int64_t size, const uint64_t* key, uint64_t* out) noexcept:
@@ -65,6 +61,11 @@ cdef inline void hash_labels(const uint8_t* data, int64_t size, const uint64_t* 
 cdef inline uint64_t first_place(const uint64_t* h) noexcept:
     """Return where the search for a hash begins, before it is masked."""
     return (h[0] ^ h[1] ^ (h[2] << 17)) * <uint64_t> 0x9E3779B97F4A7C15 >> 20
+
+
+cdef inline uint64_t mark(const uint64_t* h) noexcept:
+    """Return the part of a hash that is kept in its place, so that few entries are looked at in vain."""
+    return (h[2] ^ h[3]) & ~NUMBER
 
 
 cdef class Decision:
@@ -93,72 +94,95 @@ cdef class Decision:
 
 
 cdef class Generation:
-    """An open-addressing table that only grows, and the verdicts it refers to."""
+    """Entries in the order in which they came, a table of where they are, and the verdicts they refer to.
 
-    cdef void* memory
-    cdef Slot* slots
+    PERF: senders repeat themselves in the same order, so the entries of a request lie behind each other and memory is
+    read in long runs; only the table, a tenth of the whole, is read here and there. Nothing is moved to make room: the
+    addresses for all entries are reserved at the beginning, and a page takes memory when the first of its entries comes.
+    """
+
+    cdef Entry* entries
+    cdef uint64_t* table    # open addressing: mark and number of an entry, counted from 1; 0 is a free place
     cdef uint64_t mask
-    cdef int64_t used, moved
+    cdef int64_t most, used, moved
     cdef uint64_t number    # above 0
     cdef dict verdicts
     cdef list stale
 
-    def __cinit__(self, uint64_t number):
-        self.number = number
+    def __cinit__(self, uint64_t number, int64_t most):
+        """Make a generation of at most so many entries."""
+        self.number, self.most = number, most
         self.verdicts, self.stale = {}, []
         self.used = self.moved = 0
-        self.resize(FIRST_SLOTS)
+        cdef void* memory = mmap(
+            NULL, most * LINE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0
+        )
+        if memory == MAP_FAILED:
+            raise MemoryError
+        self.entries = <Entry*> memory
+        self.arrange(FIRST_PLACES)
 
     def __dealloc__(self):
-        free(self.memory)
+        free(self.table)
+        if self.entries != NULL:
+            munmap(self.entries, self.most * LINE)
 
-    cdef int resize(self, uint64_t size) except -1:
-        """Move to a table of a size that is a power of two; what is stale or has moved is left behind."""
-        cdef void* old_memory = self.memory
-        cdef Slot* old = self.slots
-        cdef uint64_t old_size = self.mask + 1 if old_memory != NULL else 0
+    cdef int arrange(self, uint64_t places) except -1:
+        """Make a new table, whose size is a power of two; what is stale or has moved is left out."""
+        cdef uint64_t* table = <uint64_t*> calloc(places, sizeof(uint64_t))
         cdef uint64_t i
-        cdef void* memory = NULL
-        if posix_memalign(&memory, HUGE_PAGE if size * LINE >= HUGE_PAGE else LINE, size * LINE) != 0:
+        cdef int64_t n, kept = 0
+        cdef Entry* entry
+        if table == NULL:
             raise MemoryError
-        if size * LINE >= HUGE_PAGE:
-            # PERF: nearly every look-up goes to another page, and finding a small one takes longer than reading it.
-            use_huge_pages(memory, size * LINE)
-        memset(memory, 0, size * LINE)
-        self.memory = memory
-        self.slots = <Slot*> memory
-        self.mask = size - 1
-        self.used = self.moved = 0
-        for i in range(old_size):
-            if old[i].verdict != NULL and old[i].size >= 0 and not (<Decision> old[i].verdict).stale:
-                self.slots[self.place(old[i].hash, old[i].size)] = old[i]
-                self.used += 1
-        free(old_memory)
+        free(self.table)
+        self.table, self.mask = table, places - 1
+        for n in range(self.used):
+            entry = &self.entries[n]
+            if entry.size < 0 or (<Decision> entry.verdict).stale:
+                continue
+            if kept < n:
+                self.entries[kept] = entry[0]
+            kept += 1
+            i = first_place(entry.hash) & self.mask
+            while table[i]:
+                i = (i + 1) & self.mask
+            table[i] = mark(entry.hash) | <uint64_t> kept
+        self.used, self.moved = kept, 0
         self.stale = []
         return 0
 
-    cdef uint64_t place(self, const uint64_t* h, int64_t size) noexcept:
-        """Return where a key is, or where it belongs."""
-        cdef uint64_t i = first_place(h)
-        cdef Slot* slot
+    cdef Entry* find(self, const Entry* wanted, uint64_t* place) noexcept:
+        """Return the entry with a key, or NULL; set where its number is, or belongs."""
+        cdef uint64_t i = first_place(wanted.hash), marked = mark(wanted.hash), there
+        cdef Entry* entry
         while True:
             i &= self.mask
-            slot = &self.slots[i]
-            if slot.verdict == NULL or (slot.size == size and memcmp(slot.hash, h, 32) == 0):
-                return i
+            there = self.table[i]
+            if there == 0 or there & ~NUMBER == marked:
+                place[0] = i
+                if there == 0:
+                    return NULL
+                entry = &self.entries[(there & NUMBER) - 1]
+                if entry.size == wanted.size and memcmp(entry.hash, wanted.hash, sizeof(entry.hash)) == 0:
+                    return entry
             i += 1
 
-    cdef int insert(self, Slot* entry) except -1:
-        """Add an entry or replace the one with its key."""
-        cdef uint64_t i = self.place(entry.hash, entry.size)
-        if self.slots[i].verdict == NULL:
+    cdef Entry* insert(self, const Entry* entry) except NULL:
+        """Add an entry or replace the one with its key; return where it is."""
+        cdef uint64_t place = 0
+        cdef Entry* found = self.find(entry, &place)
+        if found == NULL:
+            if self.used == self.most:
+                raise MemoryError  # it is the cache that makes room
+            if <uint64_t> (self.used + 1) * 4 > (self.mask + 1) * 3:
+                self.arrange((self.mask + 1) * 2)
+                self.find(entry, &place)
+            found = &self.entries[self.used]
             self.used += 1
-            if <uint64_t> self.used * 4 > (self.mask + 1) * 3:
-                self.resize((self.mask + 1) * 2)
-                self.used += 1
-                i = self.place(entry.hash, entry.size)
-        self.slots[i] = entry[0]
-        return 0
+            self.table[place] = mark(entry.hash) | <uint64_t> self.used
+        found[0] = entry[0]
+        return found
 
     cdef Decision adopt(self, Decision verdict):
         """Return this generation's own copy of a verdict."""
@@ -177,9 +201,9 @@ cdef class Generation:
         for verdict in [verdict for verdict in self.verdicts.values() if (<Decision> verdict).ident in idents]:
             del self.verdicts[verdict.key]
             verdict.stale = True
-            self.stale.append(verdict)  # slots still point to it
+            self.stale.append(verdict)  # entries still point to it
         if len(self.stale) > MOST_STALE:
-            self.resize(self.mask + 1)
+            self.arrange(self.mask + 1)
 
 
 cdef class LabelCache:
@@ -227,13 +251,18 @@ cdef class LabelCache:
 
     cdef Generation generation(self):
         self._generations += 1
-        return Generation(self._generations)
+        return Generation(self._generations, self._half)
 
     cdef void look_ahead(self, const uint8_t* raw, int64_t size, uint64_t* h) noexcept:
-        """Hash labels that will be asked for soon, and have their slot fetched from memory meanwhile."""
-        if size <= MAX_KEY:
-            hash_labels(raw, size, self._key, h)
-            prefetch(&self._young.slots[first_place(h) & self._young.mask])
+        """Hash labels that will be asked for, and have their place in the table fetched from memory meanwhile."""
+        hash_labels(raw, size, self._key, h)
+        prefetch(&self._young.table[first_place(h) & self._young.mask])
+
+    cdef void look_closer(self, const uint64_t* h) noexcept:
+        """Have the entry fetched of labels that will be asked for soon."""
+        cdef uint64_t there = self._young.table[first_place(h) & self._young.mask]
+        if there:
+            prefetch(&self._young.entries[(there & NUMBER) - 1])
 
     cdef Decision get(
         self, const uint8_t* b, Field* series, const uint8_t* raw, int64_t size, const uint64_t* known, Cuts* cuts
@@ -242,8 +271,8 @@ cdef class LabelCache:
 
         `known` is the hash from `look_ahead`, or NULL.
         """
-        cdef Slot entry
-        cdef Slot* found = NULL
+        cdef Entry entry
+        cdef Entry* found = NULL
         if size <= MAX_KEY:
             if known != NULL:
                 memcpy(entry.hash, known, sizeof(entry.hash))
@@ -258,38 +287,34 @@ cdef class LabelCache:
         self._misses += 1
         return self.resolve(b, series, raw, size, cuts, &entry)
 
-    cdef Slot* find(self, Slot* wanted) except? NULL:
+    cdef Entry* find(self, const Entry* wanted) except? NULL:
         """Find an entry that is not stale and make it young."""
-        cdef Slot* slot = &self._young.slots[self._young.place(wanted.hash, wanted.size)]
-        cdef Slot moved
-        cdef Decision verdict
-        if slot.verdict != NULL:
-            return NULL if (<Decision> slot.verdict).stale else slot
-        slot = &self._old.slots[self._old.place(wanted.hash, wanted.size)]
-        if slot.verdict == NULL:
+        cdef uint64_t place = 0
+        cdef Entry* entry = self._young.find(wanted, &place)
+        cdef Entry moved
+        if entry != NULL:
+            return NULL if (<Decision> entry.verdict).stale else entry
+        entry = self._old.find(wanted, &place)
+        if entry == NULL:
             return NULL
-        moved = slot[0]
-        slot.size = -1
+        moved = entry[0]
+        entry.size = -1
         self._old.moved += 1
-        verdict = <Decision> moved.verdict
-        if verdict.stale:
-            return NULL
-        self.insert(&moved, verdict)
-        return &self._young.slots[self._young.place(wanted.hash, wanted.size)]
+        return NULL if (<Decision> moved.verdict).stale else self.insert(&moved, <Decision> moved.verdict)
 
-    cdef Decision insert(self, Slot* entry, Decision verdict):
-        """Add an entry; return the verdict that it shares with its like."""
+    cdef Entry* insert(self, Entry* entry, Decision verdict) except NULL:
+        """Add an entry; its verdict becomes the one that it shares with its like."""
         self.make_room(entry)
         verdict = self._young.adopt(verdict)
         entry.verdict = <void*> verdict
-        self._young.insert(entry)
-        return verdict
+        return self._young.insert(entry)
 
-    cdef bint make_room(self, const Slot* entry) except? True:
+    cdef bint make_room(self, const Entry* entry) except? True:
         """Let a full young generation become the old one, and the old one go; return whether that was so."""
+        cdef uint64_t place = 0
         if self._young.used < self._half:
             return False
-        if self._young.slots[self._young.place(entry.hash, entry.size)].verdict != NULL:
+        if self._young.find(entry, &place) != NULL:
             return False  # what is stale is replaced
         self._evictions += self._old.used - self._old.moved
         self._old = self._young
@@ -299,7 +324,7 @@ cdef class LabelCache:
         return True
 
     cdef Decision resolve(
-        self, const uint8_t* b, Field* series, const uint8_t* raw, int64_t size, Cuts* cuts, Slot* entry
+        self, const uint8_t* b, Field* series, const uint8_t* raw, int64_t size, Cuts* cuts, Entry* entry
     ):
         """Decide on labels, and remember the verdict."""
         cdef Decision decision = None
@@ -311,7 +336,7 @@ cdef class LabelCache:
             return decision
         entry.count = cuts.count
         store_cuts(&entry.places, raw, size, cuts)
-        return self.insert(entry, decision)
+        return <Decision> self.insert(entry, decision).verdict
 
     cdef Decision ask(self, const uint8_t* b, Field* series, int64_t size, Cuts* cuts):
         """Ask the resolver."""
