@@ -11,6 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from tocsin.http.tally import Tally
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -42,6 +44,15 @@ class Metrics:
         """Return the counter ``name`` that lacks ``_total``, which the client library would add to that of a counter."""
         self._bare.add(name)
         return self.gauge(name, doc, labels, mode)
+
+    def tally(self, name: str, doc: str, label: str) -> Tally:
+        """Return the counter ``name`` by one label that has very many values."""
+        self._bare.add(name)
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = Tally(name, doc, label)
+                self.registry.register(self._made[name])
+            return self._made[name]  # type: ignore[no-any-return]
 
     def gauge(self, name: str, doc: str, labels: Sequence[str] = (), mode: str = "livesum") -> Gauge:
         """Return the gauge ``name``; ``mode`` says how several processes' values are combined."""

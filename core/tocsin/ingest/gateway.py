@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from tocsin.ingest.board import Board
 from tocsin.ingest.casualties import count_casualties
@@ -95,8 +94,8 @@ class Gateway:
         self._lock = threading.Lock()
         self._size_read, self._size = -float("inf"), 0
         self._full = Throttle(log, clock=monotonic)
-        self._hosts: dict[str, Any] = {}  # their counters
-        self._by_host: dict[str, int] = {}  # entries since these were brought up to date
+        self._hosts: set[str] = set()  # that are counted by name
+        self._by_host: dict[str, int] = {}  # entries since their counters were brought up to date
         self.running = False
         self._warnings = Throttle(log)
         self._stopped = threading.Event()
@@ -181,7 +180,7 @@ class Gateway:
                     if len(self._hosts) >= self.settings.max_idents:
                         others += entries
                         continue
-                    self._hosts[ident] = self.metrics.by_ident.labels(ident)
+                    self._hosts.add(ident)
                 self._by_host[ident] = self._by_host.get(ident, 0) + entries
         if others:
             self.metrics.idents_not_counted.inc(others)
@@ -336,8 +335,7 @@ class Gateway:
         with self._lock:
             queues, readers = dict(self._queues), list(self._readers)
             by_host, self._by_host = self._by_host, {}
-        for ident, entries in by_host.items():
-            self._hosts[ident].inc(entries)
+        self.metrics.by_ident.add(by_host)
         for number, queue in queues.items():
             self.metrics.queue_size.labels(str(number)).set(queue.depth)
         for outlet in self.outlets:

@@ -70,8 +70,8 @@ class GatewayMetrics:
         return cls(**{name: _make(metrics, row) for name, row in TABLE.items()})
 
 
-# Kinds are `counter`, `bare counter` (whose specified name lacks `_total`), `histogram`, or the way in which a gauge is
-# combined over processes.
+# Kinds are `counter`, `tally` (a counter with very many values, whose specified name lacks `_total`), `histogram`, or the way
+# in which a gauge is combined over processes.
 
 
 def _make(metrics: Metrics, row: tuple[str, str, str, tuple[str, ...]]) -> Any:
@@ -79,8 +79,8 @@ def _make(metrics: Metrics, row: tuple[str, str, str, tuple[str, ...]]) -> Any:
     name = "svc_pushgw_" + name
     if kind == "counter":
         return metrics.counter(name, doc, labels)
-    if kind == "bare counter":
-        return metrics.bare_counter(name, doc, labels)
+    if kind == "tally":
+        return metrics.tally(name, doc, *labels)
     if kind == "histogram":
         return metrics.histogram(name, doc, labels, DURATIONS)
     return metrics.gauge(name, doc, labels, mode=kind)
@@ -88,7 +88,7 @@ def _make(metrics: Metrics, row: tuple[str, str, str, tuple[str, ...]]) -> Any:
 
 TABLE: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "received": ("counter", "samples_received_total", "Series received, by protocol.", ("channel",)),
-    "by_ident": ("bare counter", "sample_received_by_ident", "Series received, by host.", ("host_ident",)),
+    "by_ident": ("tally", "sample_received_by_ident", "Series received, by host.", ("host_ident",)),
     "idents_not_counted": (
         "counter", "sample_idents_not_counted_total", "Series of hosts beyond Pushgw.MaxIdentMetrics.", ()),
     "request_errors": ("counter", "request_errors_total", "Requests refused, by protocol.", ("channel", "reason")),
