@@ -20,6 +20,7 @@ import urllib3
 from tocsin.ingest.decode import decode_chunk
 from tocsin.ingest.wire import wire
 from tocsin.plugin.testkit.components import (
+    PATIENCE,
     Answer,
     Hang,
     HttpSink,
@@ -68,12 +69,19 @@ def samples(sink: HttpSink) -> Counter[tuple[str, int, float]]:
     return found
 
 
-def send(service: Deployment, numbers: range) -> set[str]:
-    """Send requests and return the series that were accepted; a request to a worker that is killed is not."""
+def send(service: Deployment, numbers: range, client: urllib3.PoolManager | None = None) -> set[str]:
+    """Send requests and return the series that were accepted; a request to a worker that is killed is not.
+
+    A client of its own keeps its connections when the service is told to stop.
+    """
     accepted: set[str] = set()
     for number in numbers:
         with contextlib.suppress(urllib3.exceptions.ProtocolError):
-            if service.request("POST", "/rw/v1/write", body(number)).status == 200:
+            if client:
+                answer = client.request("POST", f"{service.url}/rw/v1/write", body=body(number))
+            else:
+                answer = service.request("POST", "/rw/v1/write", body(number))
+            if answer.status == 200:
                 accepted.update(f"{number}-{n}" for n in range(SERIES))
     return accepted
 
@@ -93,13 +101,14 @@ def test_requests_during_a_shutdown_are_refused_or_arrive(make_deployment: Make,
     ended = threading.Event()
 
     def keep_sending() -> None:
-        for number in range(100_000):
-            if ended.is_set():
-                return
-            try:
-                accepted.update(send(service, range(number, number + 1)))
-            except Exception:
-                return  # the port is closed
+        with urllib3.PoolManager(retries=False, timeout=PATIENCE) as client:
+            for number in range(100_000):
+                if ended.is_set():
+                    return
+                try:
+                    accepted.update(send(service, range(number, number + 1), client))
+                except Exception:
+                    return  # the port is closed
 
     sender = threading.Thread(target=keep_sending)
     sender.start()
@@ -114,13 +123,12 @@ def test_requests_during_a_shutdown_are_refused_or_arrive(make_deployment: Make,
 
 
 def test_a_stop_while_a_backend_hangs_and_a_sender_dawdles(
-    make_deployment: Make, http_sink: HttpSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_deployment: Make, http_sink: HttpSink, tmp_path: Path
 ) -> None:
     """However little time there is: what the backend did not take is on disk, once."""
-    monkeypatch.setattr("tocsin.plugin.testkit.deployment.DRAIN_SECONDS", 6)
     http_sink.default = Hang()
     spool = f'[Pushgw.WriterOpt]\nSpoolDir = "{tmp_path}/spool"\n'
-    service = make_deployment(spool + WRITER.format(http_sink.url) + "Timeout = 60000\n", process="pushgw")
+    service = make_deployment(spool + WRITER.format(http_sink.url) + "Timeout = 60000\n", process="pushgw", drain=6)
     accepted = send(service, range(REQUESTS))
     http_sink.wait_until(lambda requests: len(requests) >= 2)  # at least one from each worker
     with socket.create_connection(("127.0.0.1", service.port)) as dawdler:
@@ -138,7 +146,8 @@ def test_one_dead_backend_delays_no_other(make_deployment: Make, http_sink: Http
     with HttpSink(Hang()) as hanging:
         dead = f"http://127.0.0.1:{free_port()}/nobody"
         settings = WRITER.format(hanging.url) + WRITER.format(http_sink.url) + WRITER.format(dead)
-        service = make_deployment("[Pushgw.WriterOpt]\nQueueWaterMark = 0.001\n" + settings, process="pushgw")
+        mark = "[Pushgw.WriterOpt]\nQueueWaterMark = 0.001\n"
+        service = make_deployment(mark + settings, process="pushgw", drain=3)
         accepted = send(service, range(REQUESTS))
         http_sink.wait_until(lambda requests: len(arrived(http_sink)) == len(accepted))
         assert len(accepted) == REQUESTS * SERIES

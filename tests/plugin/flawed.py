@@ -26,17 +26,17 @@ class Case:
 
 def doze() -> None:
     """Take longer than the limit and its slack: in naps, as the contract measures time, for machines that are busy."""
-    for _ in range(200):
+    for _ in range(110):
         time.sleep(0.02)
 
 
-def expect_complaint(contract: type[BackendContract], case: Case, caplog: pytest.LogCaptureFixture) -> None:
+def expect_complaint(contract: type[BackendContract], case: Case, **fixtures: Any) -> None:
     """Try the clause of a case on a contract that is kept but for the case's flaw."""
     flaw = {"plugin": case.flawed} if isinstance(case.flawed, str) else {"kind": case.flawed()}
     broken = type("Broken", (contract,), {**flaw, "patience": 3.0})()
     clause = getattr(broken, case.clause)
     with HttpSink() as sink:
-        given = {"sink": sink, "caplog": caplog}
+        given = {"sink": sink, **fixtures}
         wanted = {name: given.get(name, case.argument) for name in inspect.signature(clause).parameters}
         with pytest.raises((Exception, pytest.fail.Exception), match="(?s)" + case.complaint):
             clause(**wanted)

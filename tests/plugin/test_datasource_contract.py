@@ -27,6 +27,7 @@ from tocsin.plugin import (
     MetricQuery,
     Series,
 )
+from tocsin.plugin.testkit._imports import BareCore
 from tocsin.plugin.testkit.components import Answer, Request
 from tocsin.plugin.testkit.components.sink import Behaviour
 from tocsin.plugin.testkit.contract import SECRET
@@ -274,8 +275,10 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.clause}-{case.complaint}")
-def test_a_plugin_that_breaks_a_clause_fails_it(case: Case, caplog: pytest.LogCaptureFixture) -> None:
-    expect_complaint(SampleContract, case, caplog)
+def test_a_plugin_that_breaks_a_clause_fails_it(
+    case: Case, caplog: pytest.LogCaptureFixture, bare_core: BareCore
+) -> None:
+    expect_complaint(SampleContract, case, caplog=caplog, bare_core=bare_core)
 
 
 def test_every_clause_has_a_plugin_that_breaks_it() -> None:

@@ -23,6 +23,7 @@ from tocsin.plugin import (
     WriterContext,
     WriteResult,
 )
+from tocsin.plugin.testkit._imports import BareCore
 from tocsin.plugin.testkit.components import Request
 from tocsin.plugin.testkit.contract import SECRET
 from tocsin.plugin.testkit.writer import BATCH, BODY, WriterContract
@@ -255,8 +256,10 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.clause}-{case.complaint}")
-def test_a_plugin_that_breaks_a_clause_fails_it(case: Case, caplog: pytest.LogCaptureFixture) -> None:
-    expect_complaint(SampleContract, case, caplog)
+def test_a_plugin_that_breaks_a_clause_fails_it(
+    case: Case, caplog: pytest.LogCaptureFixture, bare_core: BareCore
+) -> None:
+    expect_complaint(SampleContract, case, caplog=caplog, bare_core=bare_core)
 
 
 def test_the_kits_batch_is_one() -> None:

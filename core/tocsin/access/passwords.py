@@ -24,7 +24,8 @@ class Passwords:
 
     def __init__(self, min_length: int) -> None:
         self.min_length = min_length
-        self._hasher = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+        self.hasher = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+        """What hashes and checks; another one counts from the next password on."""
         self._slots = threading.BoundedSemaphore(self.PARALLEL)
         self._nobody = ""
         self._lock = threading.Lock()
@@ -40,7 +41,7 @@ class Passwords:
     def hash(self, password: str) -> str:
         """Return the stored form of a password."""
         with self._slot():
-            return self._hasher.hash(password)
+            return self.hasher.hash(password)
 
     def verify(self, stored: str, password: str) -> bool:
         """Return whether a password is the stored one.
@@ -53,13 +54,13 @@ class Passwords:
         wanted = stored or self._nobodys_hash()
         with self._slot():
             try:
-                return self._hasher.verify(wanted, password) and bool(stored)
+                return self.hasher.verify(wanted, password) and bool(stored)
             except (VerificationError, InvalidHashError):
                 return False
 
     def outdated(self, stored: str) -> bool:
         """Return whether a stored hash was made with other parameters than today's."""
-        return self._hasher.check_needs_rehash(stored)
+        return self.hasher.check_needs_rehash(stored)
 
     @contextmanager
     def _slot(self) -> Iterator[None]:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from argon2 import PasswordHasher
+
+from tocsin.access.passwords import Passwords
 from tocsin.app.bootstrap import make_application, make_core, prepare
 from tocsin.app.core import Core
 from tocsin.app.registry import PluginInfo, Plugins
 from tocsin.http.client import Answer, WsgiClient
+from tocsin.plugin.testkit._installations import Clock, Installations
 
 ROOT_PASSWORD = "a root password for tests"  # noqa: S105 - of throw-away databases
+_QUICK_HASHER = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+"""What a hash costs protects passwords that are worth something."""
 
 
 @dataclass
@@ -58,10 +64,15 @@ def err(answer: Answer) -> str:
 
 
 class AppFactory:
-    """Makes applications whose files live below one temporary directory."""
+    """Makes applications whose files live below one temporary directory.
 
-    def __init__(self, directory: Path) -> None:
+    With ``installations`` an application starts on a copy of what such an application left when it was set up before;
+    without, it is set up from nothing.
+    """
+
+    def __init__(self, directory: Path, installations: Installations | None = None) -> None:
         self._directory = directory
+        self._installations = installations
         self._cores: list[tuple[Core, str]] = []
 
     def __call__(
@@ -71,22 +82,23 @@ class AppFactory:
         settings: Mapping[str, Any] | None = None,
         process: str = "center",
         start: str = "",
-        clock: Callable[[], float] = time.time,
+        clock: Clock = time.time,
     ) -> TestApp:
         """Return an application with exactly these plugin modules.
 
         ``start`` starts background work for that role (``http`` or ``engine``), stopped when the test ends.
         A second application shares database and cache with the first, like another process would.
+        Passwords are hashed as strongly as it takes to try the code, which is not at all.
         """
         loaded = Plugins()
         for module in plugins:
             loaded.add(PluginInfo(getattr(module, "__name__", repr(module))), module)
         for info in loaded.infos:
             assert info.healthy, f"{info.name}: {info.stage}: {info.error}"
-        document = {"Data": {"Dir": str(self._directory / "data")}, **(settings or {})}
-        environ = {"TOCSIN_ROOT_PASSWORD": ROOT_PASSWORD}
-        core = make_core(process, document, environ=environ, plugins=loaded, clock=clock)
-        prepare(core)
+        data, given = self._directory / "data", settings or {}
+        if self._installations:
+            self._installations.lay(data, process, given, clock, _set_up)
+        core = _prepared(process, {"Data": {"Dir": str(data)}, **given}, loaded, clock)
         application = make_application(core)
         self._cores.append((core, start))
         if start:
@@ -100,3 +112,15 @@ class AppFactory:
                 core.stop(role)
             core.close()
         self._cores.clear()
+
+
+def _prepared(process: str, document: Mapping[str, Any], plugins: Plugins, clock: Clock) -> Core:
+    core = make_core(process, document, environ={"TOCSIN_ROOT_PASSWORD": ROOT_PASSWORD}, plugins=plugins, clock=clock)
+    if core.has(Passwords):
+        core.get(Passwords).hasher = _QUICK_HASHER
+    prepare(core)
+    return core
+
+
+def _set_up(process: str, document: Mapping[str, Any], clock: Clock) -> None:
+    _prepared(process, document, Plugins(), clock).close()

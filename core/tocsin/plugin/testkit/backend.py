@@ -12,8 +12,8 @@ from tocsin.plugin.testkit.components import PATIENCE, Answer, HttpSink, Request
 from tocsin.plugin.testkit.components.sink import Behaviour
 from tocsin.plugin.testkit.contract import SECRET, PluginContract, forms_of
 
-LIMIT = 1.0
-"""Seconds that a call may take while the backend misbehaves."""
+LIMIT = 0.4
+"""Seconds that a call may take while the backend misbehaves: each silence of a backend costs its test as many."""
 
 
 class BackendContract(PluginContract):
@@ -24,13 +24,14 @@ class BackendContract(PluginContract):
     echoes: ClassVar[Mapping[str, int]] = {}
     """The statuses with which a backend repeats what it was sent, by the name of that fault."""
     limit: float = LIMIT
-    """Seconds that a call may take, which is for configurations to say; more where the backend is in order."""
+    """Seconds that a call may take, which is for configurations to say; ``patience`` where the backend answers."""
     patience: float = PATIENCE
     """Seconds in which what must happen has happened."""
 
     def broken(self, sink: HttpSink, fault: str) -> str:
         """Return the address of a backend with a fault; skip the test when the type has no such fault."""
         if fault in self.echoes:
+            self.limit = self.patience
             sink.default = lambda request: Answer(self.echoes[fault], everything(request).encode())
             return sink.url
         if fault not in self.faults:

@@ -20,7 +20,7 @@ from tocsin.notify.providers import Providers, fault_of
 from tocsin.notify.rendering import FieldError, Renderer
 from tocsin.notify.trials import mock_event
 from tocsin.plugin import ChannelType, Delivery, Receipt, SendError
-from tocsin.plugin.testkit.backend import BackendContract, everything, reveals_nothing
+from tocsin.plugin.testkit.backend import LIMIT, BackendContract, everything, reveals_nothing
 from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Huge, Redirect, Reset, Trickle
 from tocsin.plugin.testkit.components.sink import Behaviour
 from tocsin.plugin.testkit.contract import SECRET, silent_listener, within
@@ -221,10 +221,10 @@ class ChannelContract(BackendContract, ABC):
         """A fault leaves nothing behind."""
         kind = self.kind
         for behaviour in [fault for fault in self.faults.values() if fault is not None]:
-            sink.default = behaviour
+            sink.default, self.limit = behaviour, LIMIT
             with pytest.raises(SendError):
                 kind.send(self.delivery(sink.url))
-            sink.default = Answer(200, self.good)
+            sink.default, self.limit = Answer(200, self.good), self.patience
             kind.send(self.delivery(sink.url))
 
     def test_threads_share_it(self, sink: HttpSink) -> None:

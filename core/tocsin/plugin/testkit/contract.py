@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
-import os
 import select
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,21 +15,13 @@ from typing import ClassVar, TypeVar
 import pytest
 
 from tocsin.app.registry import PluginInfo, Plugins
-from tocsin.plugin.testkit.components import PATIENCE, HttpSink
+from tocsin.plugin.testkit._imports import BareCore
+from tocsin.plugin.testkit.components import HttpSink
 
 SECRET = "s3cr3t-7h47-mu57-n07-5h0w"  # noqa: S105 - made to be looked for
 SLACK = 1.0
 """Seconds that a call may take beyond its limit."""
 T = TypeVar("T")
-
-_LOADED = """
-import sys, tocsin.app.bootstrap
-from tocsin.app.capabilities import core_features
-core_features()
-before = set(sys.modules)
-__import__(sys.argv[1])
-print(*sorted({name.split(".")[0] for name in set(sys.modules) - before} - sys.stdlib_module_names))
-"""
 
 
 class PluginContract:
@@ -40,9 +29,9 @@ class PluginContract:
 
     plugin: ClassVar[str] = ""
 
-    def test_importing_it_loads_nothing_third_party(self) -> None:
+    def test_importing_it_loads_nothing_third_party(self, bare_core: BareCore) -> None:
         """An installation with forty plugins starts as quickly as one with three."""
-        extra = third_party_imports(self.plugin) - {self.plugin.split(".")[0], "tocsin"}
+        extra = bare_core.third_party_imports(self.plugin) - {self.plugin.split(".")[0], "tocsin"}
         assert not extra, f"importing {self.plugin} loads {sorted(extra)}: import them on first use"
 
     def test_core_is_used_through_its_public_api(self) -> None:
@@ -73,15 +62,6 @@ class PluginContract:
         """A backend on the loopback interface that misbehaves on demand."""
         with HttpSink() as sink:
             yield sink
-
-
-def third_party_imports(module: str) -> set[str]:
-    """Return the top-level packages beyond the standard library that importing a module loads, in a fresh interpreter."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", _LOADED, module]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
 
 
 def private_imports(package: Path) -> Iterator[str]:

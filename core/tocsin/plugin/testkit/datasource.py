@@ -185,11 +185,12 @@ class DatasourceContract(BackendContract, ABC):
 
     def test_it_works_again_when_the_backend_does(self, sink: HttpSink) -> None:
         """A fault leaves nothing behind."""
+        self.limit = self.patience
         with self.connected(sink.url) as datasource:
             for fault in [behaviour for behaviour in self.faults.values() if behaviour is not None]:
                 sink.default = fault
                 with pytest.raises(DatasourceError):
-                    self.ask(datasource)
+                    self.ask(datasource, LIMIT)
                 sink.default = self.healthy
                 self.ask(datasource)
 
