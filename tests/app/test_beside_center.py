@@ -59,7 +59,7 @@ def test_a_gateway_beside_a_center_hears_heartbeats(make_app: AppFactory) -> Non
         gateway.core.stop("http")  # writes what is pending
         gateway.core.start("http")
     (host,) = dat(center.root.get("/api/svc/targets"))["list"]
-    assert (host["ident"], host["host_tags"], host["engine_name"]) == ("web01", ["dc=fra"], "")
+    assert (host["ident"], host["host_tags"], host["engine_name"]) == ("web01", ["dc=fra"], "default")
 
 
 def test_a_gateway_without_a_center_says_that_it_hears_none(
