@@ -279,6 +279,24 @@ def test_proxy_failures_by_reason(make, fault, reason):
     assert f'reason="{reason}"' in service.client.get("/metrics").text
 
 
+def test_proxy_names_every_backend_that_fails(make, caplog):
+    """In the metrics without the query of its address, and each in a line of its own in the log."""
+    service = make(fakes=[{"Url": "http://a/w?x=1,http://b?y"}, {"Url": "http://c"}])
+    for writer in service.writers.values():
+        writer.fault = WriteError("down")
+    assert service.client.request("POST", "/proxy/v1/write", body=b"x").status == 200
+    metrics = service.client.get("/metrics").text
+    for name in ('forward_total{url="{}"}', 'forward_error_total{reason="do_request",url="{}"}'):
+        for url in ("http://a/w,http://b", "http://c"):
+            assert f"svc_pushgw_proxy_{name.replace('{}', url)} 1.0" in metrics
+    assert [
+        record.getMessage().partition(": ")[0] for record in caplog.records if "pass-through" in record.message
+    ] == [
+        "http://a/w?x=1,http://b?y",
+        "http://c",
+    ]
+
+
 def test_proxy_body_limit(make):
     service = make({"ProxyMaxBodyBytes": 10})
     assert service.client.request("POST", "/proxy/v1/write", body=b"x" * 10).status == 200

@@ -32,7 +32,7 @@ class Proxy:
         self._column = settings.writer_options.effective().queue_number
         self._writers = [writer for writer in writers if type(writer).forward_raw is not Writer.forward_raw]
         self._lock = threading.Lock()
-        self._warnings = Throttle(log)
+        self._warnings = {writer.url: Throttle(log) for writer in self._writers}
         name = "svc_pushgw_proxy_"
         self._total = metrics.counter(name + "remote_write_total", "Pass-through requests.")
         self._inflight = metrics.gauge(name + "remote_write_inflight", "Pass-through requests being served.")
@@ -83,7 +83,7 @@ class Proxy:
             self._send(writer, body, headers, query)
 
     def _send(self, writer: Writer, body: bytes, headers: Mapping[str, str], query: str) -> None:
-        self._forwarded.labels(writer.url).inc()
+        self._forwarded.labels(label_of(writer.url)).inc()
         started = time.perf_counter()
         try:
             writer.forward_raw(body, headers, query)
@@ -92,8 +92,13 @@ class Proxy:
         except Exception as error:
             self._failed(writer, "build_request", error)
         finally:
-            self._seconds.labels(writer.url).observe(time.perf_counter() - started)
+            self._seconds.labels(label_of(writer.url)).observe(time.perf_counter() - started)
 
     def _failed(self, writer: Writer, reason: str, error: Exception) -> None:
-        self._errors.labels(writer.url, reason).inc()
-        self._warnings.warning(lambda: f"{writer.url}: pass-through failed ({reason}): {error}")
+        self._errors.labels(label_of(writer.url), reason).inc()
+        self._warnings[writer.url].warning(lambda: f"{writer.url}: pass-through failed ({reason}): {error}")
+
+
+def label_of(url: str) -> str:
+    """Return how these metrics call a backend: its addresses without their queries."""
+    return ",".join(address.partition("?")[0] for address in url.split(","))

@@ -25,9 +25,12 @@ def metric_name(name: str) -> str:
 
 
 def tag_name(name: str) -> str:
-    """Return a label name with dots and dashes as underscores; raise :class:`ValueError` when that is none."""
+    """Return a label name with dots and dashes as underscores; raise :class:`ValueError` when that is none.
+
+    Neither is the name of the label that holds the metric's name.
+    """
     clean = name.translate(_SEPARATORS)
-    if not _LABEL(clean):
+    if not _LABEL(clean) or clean == "__name__":
         raise ValueError(f"invalid tag name: {name[:200]}")
     return clean
 

@@ -125,6 +125,7 @@ def test_labels(members: dict[str, Any], labels: dict[str, str]) -> None:
         ({"metric": ""}, "metric is blank"),
         ({"metric": None}, "metric is blank"),
         ({"tags": ["a b:c"]}, "invalid tag name: a b"),
+        ({"tags": ["__name__:c"]}, "invalid tag name: __name__"),
         ({"points": [[1e300, 1]]}, "timestamp outside 64 bits"),
     ],
 )

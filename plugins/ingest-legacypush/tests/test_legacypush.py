@@ -108,6 +108,7 @@ def test_labels(endpoint: Any, tags: Any, labels: dict[str, str]) -> None:
         ({"metric": ""}, "metric is blank"),
         ({"metric": "a b"}, "invalid metric name: a b"),
         ({"tags": "a=1, b=2"}, "invalid tag name:  b"),
+        ({"tags": "__name__=c"}, "invalid tag name: __name__"),
         ({"value": None}, "unparsable value null"),
         ({"value": True}, "unparsable value true"),
     ],

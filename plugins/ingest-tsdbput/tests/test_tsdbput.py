@@ -134,6 +134,7 @@ def test_what_is_no_number_fails_alone(value: Any) -> None:
         ({"metric": "1a"}, "invalid metric name: 1a"),
         ({"tags": {"a/b": "c"}}, "invalid tag name: a/b"),
         ({"tags": {"": "c"}}, "invalid tag name: "),
+        ({"tags": {"__name__": "c"}}, "invalid tag name: __name__"),
         ({"timestamp": -(1 << 62)}, f"timestamp {-(1 << 62)} is out of range"),
     ],
 )
