@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gunicorn.app.base import BaseApplication
 from prometheus_client.multiprocess import mark_process_dead
 
+from tocsin.app.allocator import keep_freed_memory
 from tocsin.app.bootstrap import make_application
 from tocsin.app.heads import Heads
 from tocsin.app.sections import HttpSettings, default_workers
@@ -69,6 +70,7 @@ def gunicorn_options(core: Core, listener: int) -> dict[str, Any]:
 
 def _begin(core: Core, worker: Any) -> None:
     gc.freeze()  # as in every forked process: pages stay shared
+    keep_freed_memory()
     core.close()
     worker.read_timeout = core.http.read_timeout
     worker.heads = Heads(
