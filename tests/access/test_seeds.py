@@ -2,6 +2,8 @@
 
 import multiprocessing
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +157,25 @@ def test_the_access_log_follows_site_info(make_world, caplog: pytest.LogCaptureF
     assert logged()  # what cannot be read changes nothing
     dat(world.root.put("/api/svc/config", {"ckey": "site_info", "cval": "{}"}))
     assert not logged()
+
+
+def test_one_request_at_most_waits_for_the_site_information(monkeypatch) -> None:
+    monkeypatch.setattr(Site, "REFRESH_SECONDS", -1.0)
+    inside, answered = threading.Event(), threading.Event()
+
+    class Hanging:
+        def get(self, key: str) -> str:
+            inside.set()
+            assert answered.wait(PATIENCE)
+            return '{"print_access_log":true}'
+
+    site: Any = Site(Hanging())  # type: ignore[arg-type]
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(site.info)
+        assert inside.wait(PATIENCE)
+        assert not site.info().print_access_log
+        answered.set()
+        assert first.result().print_access_log
 
 
 def test_secrets_of_the_service_stay_its_own(world) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tocsin.ingest.hosts import TargetLabels
 from tocsin.plugin.testkit.components import Hang, HttpSink
 from tocsin.targets import gate as module
 from tocsin.targets.gate import CrowdedError, Gate
@@ -106,3 +107,32 @@ def test_a_database_that_hangs_does_not_keep_all_threads(
     assert first.result().status == 200
     world.flush()
     assert set(world.hosts()) == {"a", "b"}
+
+
+def test_a_database_that_hangs_does_not_keep_samples_waiting(
+    make_world: Callable[..., Any], aside: Callable[..., Future[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world({"HTTP": {"Threads": 2}})
+    for _ in range(2):
+        world.beat("web01", global_labels={"env": "prod"})
+    core, labels = world.app.core, world.app.core.get(TargetLabels)
+    known, _ = labels.changes(0)
+    core.release()
+    inside, answered, versions = threading.Event(), threading.Event(), core.snapshots.versions
+
+    def hang() -> dict[str, int]:
+        inside.set()
+        assert answered.wait(60)
+        found: dict[str, int] = versions()
+        core.release()
+        return found
+
+    monkeypatch.setattr(core.snapshots, "versions", hang)
+    core.db.renew_stamp()  # as after a change, so that the database is asked
+    first = aside(labels.changes, known)
+    assert inside.wait(60)
+    assert labels.changes(known) == (known, ())
+    assert labels.lookup("web01").labels == {b"env": b"prod"}
+    assert world.metric("svc_target_labels_stale_total") == 1
+    answered.set()
+    assert first.result() == (known, ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -165,6 +166,7 @@ class Site:
     def __init__(self, configs: Configs) -> None:
         self._configs = configs
         self._read_at = float("-inf")
+        self._reading = threading.Lock()
         self._info = SiteInfo()
 
     def text(self) -> str:
@@ -173,12 +175,15 @@ class Site:
 
     def info(self) -> SiteInfo:
         """Return the parsed site information, at most a few seconds old; the last one known while it is unreadable."""
-        if time.monotonic() - self._read_at > self.REFRESH_SECONDS:
-            self._read_at = time.monotonic()
+        due = time.monotonic() - self._read_at > self.REFRESH_SECONDS
+        if due and self._reading.acquire(blocking=False):  # a database that hangs keeps one thread waiting, not all
             try:
+                self._read_at = time.monotonic()
                 self._info = parse_site_info(self.text())
             except (peewee.PeeweeException, ValueError):
                 log.warning("site_info cannot be read, the previous one stays in use", exc_info=True)
+            finally:
+                self._reading.release()
         return self._info
 
     def seed_url(self, url: str) -> None:

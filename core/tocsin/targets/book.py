@@ -14,6 +14,7 @@ from tocsin.ingest.hosts import Target
 from tocsin.ingest.throttle import Throttle
 from tocsin.store.snapshots import Snapshots
 from tocsin.targets import tags
+from tocsin.targets.gate import Gate
 from tocsin.targets.metrics import TargetMetrics
 from tocsin.targets.models import TargetGroup, TargetRow
 
@@ -45,11 +46,12 @@ class _Entry:
 class LabelBook:
     """The registered hosts with labels or groups (:class:`~tocsin.ingest.hosts.TargetLabels`).
 
-    A change costs a read of the hosts that changed, not of all. Without the database the last known labels are used.
+    A change costs a read of the hosts that changed, not of all. Without the database the last known labels are used, and
+    so they are by those whom the gate turns away while it hangs.
     """
 
-    def __init__(self, snapshots: Snapshots, directory: Directory, metrics: TargetMetrics) -> None:
-        self._snapshots, self._directory, self._metrics = snapshots, directory, metrics
+    def __init__(self, snapshots: Snapshots, directory: Directory, metrics: TargetMetrics, gate: Gate) -> None:
+        self._snapshots, self._directory, self._metrics, self._gate = snapshots, directory, metrics, gate
         self._lock = threading.Lock()
         self._held: tuple[int, ...] = (0, 0, 0)
         self._entries: dict[str, _Entry] = {}
@@ -61,7 +63,8 @@ class LabelBook:
     def changes(self, since: int) -> tuple[int, Collection[str] | None]:
         """Return the present version and the hosts that changed after version ``since``; None means any."""
         try:
-            self._refresh()
+            with self._gate.entered():
+                self._refresh()
         except Exception as error:
             self._metrics.stale.inc()
             name = type(error).__name__

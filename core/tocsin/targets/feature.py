@@ -57,7 +57,7 @@ class Targets(Feature):
         hosts, pulse = Hosts(core.db, core.snapshots, core.clock), Pulse(core.cache)
         heartbeat, gate = core.settings[AlertSettings].heartbeat, Gate(max(1, core.http.threads // 2))
         register: Callable[[Collection[str]], int] = hosts.register
-        labels: TargetLabels = LabelBook(core.snapshots, directory, metrics)
+        labels: TargetLabels = LabelBook(core.snapshots, directory, metrics, gate)
         if core.process == "pushgw" and core.settings[CenterApiSettings].addresses:
             center = Center(core.settings[CenterApiSettings], core.metrics)
             relay = Relay(center, metrics, gate, core.clock, heartbeat.cluster(core.process))
@@ -106,9 +106,15 @@ class Targets(Feature):
             yield from gateway_routes(metrics)
 
     def start(self, core: Core, role: str) -> None:
-        """Start writing signs of life in a worker."""
+        """Start writing signs of life in a worker, and look at labels: the last known ones may soon be all there is."""
         if role == "http" and core.process in SEEING:
-            core.get(Beats).start(core.release)
+            labels = core.get(TargetLabels)
+
+            def after() -> None:
+                labels.changes(0)
+                core.release()
+
+            core.get(Beats).start(after)
             if core.has(Mirror):
                 core.get(Mirror).start()
 

@@ -201,9 +201,9 @@ class Beats:
 
     # --- life ---
 
-    def start(self, release: Callable[[], None]) -> None:
-        """Start writing once a second; ``release`` gives back what the thread holds of the stores."""
-        self._thread = threading.Thread(target=self._run, args=(release,), name="beats of hosts", daemon=True)
+    def start(self, after: Callable[[], None]) -> None:
+        """Start writing once a second; ``after`` is called each time, to give back what the thread holds of the stores."""
+        self._thread = threading.Thread(target=self._run, args=(after,), name="beats of hosts", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -214,7 +214,7 @@ class Beats:
         if self._seen:
             log.error("stopped with %d hosts whose signs of life could not be written", len(self._seen))
 
-    def _run(self, release: Callable[[], None]) -> None:
+    def _run(self, after: Callable[[], None]) -> None:
         ended = False
         while not ended:
             ended = self._stopping.wait(TICK_SECONDS)
@@ -223,4 +223,4 @@ class Beats:
             except Exception:
                 log.exception("signs of life of hosts could not be written")
             finally:
-                release()
+                after()
