@@ -1,5 +1,6 @@
 """The bound on threads that wait for something slow."""
 
+import pkgutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -109,30 +110,36 @@ def test_a_database_that_hangs_does_not_keep_all_threads(
     assert set(world.hosts()) == {"a", "b"}
 
 
+@pytest.mark.parametrize("place", ["tocsin.store.snapshots.Snapshots.versions", "tocsin.targets.book._read"])
 def test_a_database_that_hangs_does_not_keep_samples_waiting(
-    make_world: Callable[..., Any], aside: Callable[..., Future[Any]], monkeypatch: pytest.MonkeyPatch
+    make_world: Callable[..., Any], aside: Callable[..., Future[Any]], monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     world = make_world({"HTTP": {"Threads": 2}})
     for _ in range(2):
         world.beat("web01", global_labels={"env": "prod"})
     core, labels = world.app.core, world.app.core.get(TargetLabels)
     known, _ = labels.changes(0)
-    core.release()
-    inside, answered, versions = threading.Event(), threading.Event(), core.snapshots.versions
+    world.beat("web01", global_labels={"env": "test"})
+    inside, answered, original = threading.Event(), threading.Event(), pkgutil.resolve_name(place)
 
-    def hang() -> dict[str, int]:
+    def hang(*arguments: Any) -> Any:
         inside.set()
         assert answered.wait(60)
-        found: dict[str, int] = versions()
-        core.release()
-        return found
+        return original(*arguments)
 
-    monkeypatch.setattr(core.snapshots, "versions", hang)
-    core.db.renew_stamp()  # as after a change, so that the database is asked
-    first = aside(labels.changes, known)
-    assert inside.wait(60)
-    assert labels.changes(known) == (known, ())
-    assert labels.lookup("web01").labels == {b"env": b"prod"}
-    assert world.metric("svc_target_labels_stale_total") == 1
-    answered.set()
-    assert first.result() == (known, ())
+    def ask() -> Any:
+        try:
+            return labels.changes(known)
+        finally:
+            core.release()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, hang)
+        first = aside(ask)
+        assert inside.wait(60)
+        assert ask() == (known, ())
+        assert labels.lookup("web01").labels == {b"env": b"prod"}
+        assert world.metric("svc_target_labels_stale_total") == 1
+        answered.set()
+        assert first.result() == (known + 1, {"web01"})
+    assert labels.lookup("web01").labels == {b"env": b"test"}

@@ -52,7 +52,8 @@ class LabelBook:
 
     def __init__(self, snapshots: Snapshots, directory: Directory, metrics: TargetMetrics, gate: Gate) -> None:
         self._snapshots, self._directory, self._metrics, self._gate = snapshots, directory, metrics, gate
-        self._lock = threading.Lock()
+        self._reading = threading.Lock()
+        self._lock = threading.Lock()  # never held while the database is asked
         self._held: tuple[int, ...] = (0, 0, 0)
         self._entries: dict[str, _Entry] = {}
         self._group_labels: dict[int, bytes] = {}
@@ -93,21 +94,23 @@ class LabelBook:
         now = tuple(versions.get(part, 0) for part in (CHANGES, REMOVALS, GROUPS))
         if now == self._held:
             return
-        with self._lock:
+        with self._reading:
             before = self._held
             if all(new <= old for new, old in zip(now, before, strict=True)):
                 return  # another thread was faster
             changed: Collection[str] | None
+            entries, labels = self._entries, self._group_labels
             if now[1] != before[1]:
-                self._entries, changed = _read(0), None
+                entries, changed = _read(0), None
             else:
                 found = _read(before[0]) if now[0] != before[0] else {}
-                self._entries, changed = {**self._entries, **found} if found else self._entries, found.keys()
+                entries, changed = {**entries, **found} if found else entries, found.keys()
             if now[2] != before[2] and (labels := self._labelled_groups()) != self._group_labels:
-                self._group_labels, changed = labels, None
-            self._held = now
-            self._number += 1
-            self._log.append((self._number, changed))
+                changed = None
+            with self._lock:
+                self._entries, self._group_labels, self._held = entries, labels, now
+                self._number += 1
+                self._log.append((self._number, changed))
 
     def _labelled_groups(self) -> dict[int, bytes]:
         groups = self._directory.state().groups.values()
