@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from tocsin.ingest._wire_read_py import Field, check, fields, read_varint, validate
 from tocsin.ingest.interface import (
@@ -270,6 +271,14 @@ def rewrite(body: bytes, cache: LabelCache, server_ms: int | None = None, cut: i
             elif field.number in (4, 5):
                 raise VersionError(field.tag)
     return out.result()
+
+
+def filled(size: int, write: Callable[[Any], int]) -> bytes:
+    """See `interface.Wire.filled`."""
+    room = bytearray(size)
+    if write(room) != size:
+        raise SizeError(0)
+    return bytes(room)
 
 
 def skip(chunk: bytes, offset: int, count: int) -> tuple[int, int]:

@@ -10,6 +10,9 @@ import zlib
 
 import cramjam
 
+from tocsin.ingest.interface import SizeError
+from tocsin.ingest.wire import wire
+
 GZIP, ZLIB = 31, 15
 """Window arguments for `inflate`."""
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -43,8 +46,8 @@ def snappy(body: bytes, limit: int) -> bytes:
     if size * _SNAPPY_ELEMENT > len(body) * _SNAPPY_YIELD:
         raise DecompressError("snappy: corrupt input")
     try:
-        return bytes(cramjam.snappy.decompress_raw(body))
-    except cramjam.DecompressionError as error:
+        return wire.filled(size, lambda room: cramjam.snappy.decompress_raw_into(body, room))
+    except (cramjam.DecompressionError, SizeError) as error:
         raise DecompressError("snappy: corrupt input") from error
 
 

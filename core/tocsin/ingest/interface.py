@@ -21,7 +21,7 @@ The message layouts are facts of the published remote-write 1.0 and 2.0 specific
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 MAX_LABELS = 1024
 """Labels that one series may carry; more refuse the request."""
@@ -217,6 +217,14 @@ class Wire(Protocol):
         """Return how many samples, exemplars and histograms the entries of a chunk hold; other fields are passed over.
 
         :raises WireError: the chunk is malformed.
+        """
+
+    def filled(self, size: int, write: Callable[[Any], int]) -> bytes:
+        """Return bytes of a known size that a function writes into a buffer; it returns how many it wrote.
+
+        PERF: what a decompressor returns is otherwise zeroed at first and copied at last.
+
+        :raises SizeError: it wrote fewer.
         """
 
     def encode_labels(self, labels: Labels) -> bytes:

@@ -324,6 +324,7 @@ class Outlet:
                 while not self._given_up.is_set() and (head := self._spool.head()) is not None:
                     answer = self._attempt(head.batch)
                     if isinstance(answer, int | float):
+                        self._spool.keep(head)
                         pause = answer
                         break
                     self._count(head.batch, answer)

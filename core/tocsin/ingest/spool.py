@@ -19,7 +19,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,8 +83,9 @@ class Spool:
         self._writing: int | None = None
         root = directory / hashlib.sha256(url.encode()).hexdigest()[:16]
         root.mkdir(parents=True, exist_ok=True)
-        self._home, self._guard = _own_directory(root)
-        self._adopt(root)
+        with _alone(root):
+            self._home, self._guard = _own_directory(root)
+            self._adopt(root)
 
     @property
     def empty(self) -> bool:
@@ -120,7 +121,10 @@ class Spool:
             self._trim()
 
     def head(self) -> Head | None:
-        """Return the oldest batch, or None when there is none; it stays until `done`."""
+        """Return the oldest batch, or None when there is none; it stays until `done`, and is safe until then or `keep`.
+
+        :raises OSError: the disk does not give it back.
+        """
         with self._lock:
             while self._segments:
                 segment = self._segments[0]
@@ -131,6 +135,12 @@ class Spool:
                 self._drop(segment)
                 self._lost(segment.series, "torn")
         return None
+
+    def keep(self, head: Head) -> None:
+        """Take the oldest batch back: nobody took it, so it may be given up like the others."""
+        with self._lock:
+            if self._lent is head.segment:
+                self._lent = None
 
     def done(self, head: Head) -> None:
         """Forget the oldest batch."""
@@ -213,6 +223,17 @@ class Spool:
             path.unlink()
 
 
+@contextlib.contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Keep other processes from making and adopting directories below `root`: they must not meet one half made or half gone."""
+    guard = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(guard)
+
+
 def _own_directory(root: Path) -> tuple[Path, int]:
     """Return a new directory of one's own and the descriptor that keeps it locked."""
     home = root / f"{time.time_ns():020d}-{os.urandom(4).hex()}"
@@ -271,7 +292,7 @@ def _read(segment: Segment) -> Batch | None:
     try:
         with segment.path.open("rb") as file:
             record = _record(file.fileno(), segment.offset)
-    except OSError:
+    except FileNotFoundError:
         return None
     if record is None:
         return None
