@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
@@ -164,6 +165,56 @@ def test_batch_under_way_is_not_given_up(make_spool, lost, monkeypatch):
     spool.done(head)
     assert spool.head().batch.body != head.batch.body
     assert sum(series for series, _ in lost) + spool.stored().series == 10
+
+
+def test_batch_that_was_not_taken_is_given_up_first(make_spool, lost, monkeypatch):
+    monkeypatch.setattr(module, "SEGMENT_BYTES", 50)
+    spool = make_spool(limit=300)
+    spool.append(batch("first" + "x" * 80))
+    spool.keep(spool.head())
+    for n in range(10):
+        spool.append(batch(f"{n:080d}"))
+    kept = [int(text) for text in drain(spool)]
+    assert kept == list(range(10 - len(kept), 10))
+    assert lost == [(1, "full")] * (11 - len(kept))
+
+
+def test_a_disk_that_cannot_be_read_loses_nothing(make_spool, lost):
+    spool = make_spool()
+    spool.append(batch("a"))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))  # no file can be opened
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            spool.head()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert drain(spool) == ["a"]
+    assert not lost
+
+
+def test_segments_that_were_deleted_are_counted(make_spool, lost, tmp_path):
+    spool = make_spool()
+    spool.append(batch("a", 7))
+    for segment in tmp_path.rglob("*.seg"):
+        segment.unlink()
+    assert drain(spool) == []
+    assert lost == [(7, "torn")]
+
+
+def test_workers_that_start_at_once_do_not_meet(make_spool, opened):
+    """One takes over what was left, the others wait until it has: none finds a directory half gone."""
+    first = make_spool()
+    first.append(batch("left behind"))
+    opened.remove(first)
+    first.close()
+    with ThreadPoolExecutor() as pool:
+        with module._alone(first._home.parent):
+            starts = [pool.submit(make_spool) for _ in range(3)]
+            done, _ = wait(starts, timeout=0.2)
+            assert not done
+        spools = [start.result() for start in starts]
+    assert sorted(spool.stored().series for spool in spools) == [0, 0, 1]
 
 
 def test_full_disk_keeps_what_was_there(make_spool):
