@@ -1,12 +1,13 @@
 """Gateway: CPU-seconds per million series from socket to backend, ours and vmagent's, in one run on one machine.
 
-    python benchmarks/gateway.py [--labels 8,20] [--workers 1] [--passes 5] [--pure] [--json FILE]
+    python benchmarks/gateway.py [--labels 8,20] [--workers 1] [--passes 8] [--rounds 3] [--pure] [--json FILE]
 
 Both get the same snappy-compressed remote-write bodies over loopback HTTP, 2,000 series each, 200,000 distinct series in all,
 add two labels to every series and write to one remote-write backend, a process that reads, counts and answers 204.
-The first pass over all bodies is the cold one; the others are warm. CPU time is user and system time of the whole
-process tree, read from /proc; the load generator and the backend are not counted. A run in which a gateway
-does not deliver every series fails.
+The first pass over all bodies is the cold one; the others are warm. All gateways run at the same time and take turns, pass by
+pass, so that a machine that is slower for a while is so for all; the figures are medians over passes and rounds.
+CPU time is user and system time of the whole process tree, read from /proc; the load generator and the backend are
+not counted. A run in which a gateway does not deliver every series fails.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 
 import cramjam
 
@@ -201,30 +203,54 @@ class Result:
     series_per_second: float
 
 
-def measure(name: str, labels: int, workers: int, pid: int, port: int, path: str, sink: int, passes: int) -> Result:
-    """Send everything `passes` times and measure each pass until the backend has it all."""
-    load = Load(port, path, make_bodies(labels))
-    start = delivered(sink)
+class Contender:
+    """A gateway that is running, and what its passes took."""
 
-    def send(number: int) -> float:
-        """Send everything once more and return the CPU time so far, when the backend has it."""
-        load.send()
-        wait_until(lambda: delivered(sink) - start >= number * DISTINCT, f"{name}: series are missing")
-        return cpu_seconds(pid)
+    def __init__(self, name: str, workers: int, pid: int, load: Load, sink: int) -> None:
+        self.name, self.workers, self._pid, self._load, self._sink = name, workers, pid, load, sink
+        self.cpu: list[float] = []
+        self.wall: list[float] = []
+        self.resident = 0.0
 
-    idle = cpu_seconds(pid)
-    cold = send(1)
-    began = time.monotonic()
-    warm = cold
-    for number in range(2, passes + 1):
-        warm = send(number)
-    wall = time.monotonic() - began
-    load.close()
-    if delivered(sink) - start != passes * DISTINCT:
-        raise SystemExit(f"{name}: more series arrived than were sent")
+    def run(self) -> None:
+        """Send everything once and measure until the backend has it."""
+        before, idle, began = delivered(self._sink), cpu_seconds(self._pid), time.monotonic()
+        self._load.send()
+        wait_until(lambda: delivered(self._sink) - before >= DISTINCT, f"{self.name}: series are missing")
+        self.wall.append(time.monotonic() - began)
+        self.cpu.append(cpu_seconds(self._pid) - idle)
+        if delivered(self._sink) - before != DISTINCT:
+            raise SystemExit(f"{self.name}: more series arrived than were sent")
+        self.resident = resident_mib(self._pid)
+
+
+Start = Callable[[ExitStack, int, int], Contender]
+"""Starts a gateway for series with a number of labels and a backend's port."""
+
+
+def measure(starts: Sequence[Start], labels: int, sink: int, passes: int, rounds: int) -> list[Result]:
+    """Let gateways take turns and return the medians of each."""
+    played: list[list[Contender]] = []
+    for _ in range(rounds):
+        with ExitStack() as stack:
+            contenders = [start(stack, labels, sink) for start in starts]
+            for number in range(passes):
+                for contender in contenders if number % 2 else reversed(contenders):
+                    contender.run()
+            played.append(contenders)
     millions = DISTINCT / 1e6
-    figures = (cold - idle) / millions, (warm - cold) / millions / (passes - 1)
-    return Result(name, labels, workers, *figures, resident_mib(pid), (passes - 1) * DISTINCT / wall)
+    return [
+        Result(
+            same[0].name,
+            labels,
+            same[0].workers,
+            median(one.cpu[0] for one in same) / millions,
+            median(cpu for one in same for cpu in one.cpu[1:]) / millions,
+            max(one.resident for one in same),
+            DISTINCT / median(wall for one in same for wall in one.wall[1:]),
+        )
+        for same in zip(*played, strict=True)
+    ]
 
 
 def delivered(sink: int) -> int:
@@ -280,32 +306,41 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def run_ours(labels: int, workers: int, sink: int, passes: int, pure: bool) -> Result:
-    """Measure `tocsin pushgw` with 2,000 registered hosts that add two labels."""
-    port = free_port()
-    with tempfile.TemporaryDirectory() as directory:
-        Path(directory, "config.toml").write_text(
+def ours(workers: int, *, pure: bool = False) -> Start:
+    """Return how `tocsin pushgw` is started, with 2,000 registered hosts that add two labels."""
+
+    def start(stack: ExitStack, labels: int, sink: int) -> Contender:
+        port = free_port()
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (directory / "config.toml").write_text(
             f'[HTTP]\nHost = "127.0.0.1"\nPort = {port}\nWorkers = {workers}\n[Log]\nLevel = "ERROR"\n'
             f'[Data]\nDir = "{directory}/data"\n[[Pushgw.Writers]]\nUrl = "http://127.0.0.1:{sink}/write"\n'
         )
-        prepare_hosts(Path(directory))
-        command = [sys.executable, "-m", "tocsin", "pushgw", "-c", directory]
-        with process(command, port, {"TOCSIN_PURE": "1"} if pure else None) as pid:
-            wait_until(lambda: len(tree(pid)) >= 3 + workers, "the workers do not start")
-            name = "tocsin (pure)" if pure else "tocsin"
-            return measure(name, labels, workers, pid, port, "/rw/v1/write", sink, passes)
+        prepare_hosts(directory)
+        command = [sys.executable, "-m", "tocsin", "pushgw", "-c", str(directory)]
+        pid = stack.enter_context(process(command, port, {"TOCSIN_PURE": "1"} if pure else None))
+        wait_until(lambda: len(tree(pid)) >= 3 + workers, "the workers do not start")
+        load = stack.enter_context(closing(Load(port, "/rw/v1/write", make_bodies(labels))))
+        return Contender("tocsin (pure)" if pure else "tocsin", workers, pid, load, sink)
+
+    return start
 
 
-def run_vmagent(labels: int, workers: int, sink: int, passes: int) -> Result:
-    """Measure vmagent with the same number of CPUs."""
-    port = free_port()
-    with tempfile.TemporaryDirectory() as directory:
+def vmagent(workers: int) -> Start:
+    """Return how vmagent is started with a number of CPUs."""
+
+    def start(stack: ExitStack, labels: int, sink: int) -> Contender:
+        port = free_port()
+        directory = stack.enter_context(tempfile.TemporaryDirectory())
         command = [
             "vmagent", f"-httpListenAddr=127.0.0.1:{port}", f"-remoteWrite.url=http://127.0.0.1:{sink}/write",
             f"-remoteWrite.tmpDataPath={directory}", *(f"-remoteWrite.label={k}={v}" for k, v in ADDED.items()),
         ]  # fmt: skip
-        with process(command, port, {"GOMAXPROCS": str(workers)}) as pid:
-            return measure("vmagent", labels, workers, pid, port, "/api/v1/write", sink, passes)
+        pid = stack.enter_context(process(command, port, {"GOMAXPROCS": str(workers)}))
+        load = stack.enter_context(closing(Load(port, "/api/v1/write", make_bodies(labels))))
+        return Contender("vmagent", workers, pid, load, sink)
+
+    return start
 
 
 def prepare_hosts(directory: Path) -> None:
@@ -332,9 +367,9 @@ def report(results: list[Result]) -> None:
     print(
         f"{'':16}{'labels':>8}{'workers':>9}{'cold':>8}{'warm':>8}{'MiB':>8}{'series/s':>11}{'cold ratio':>12}{'warm ratio':>12}"
     )
-    peers = {result.labels: result for result in results if result.name == "vmagent"}
+    peers = {(result.labels, result.workers): result for result in results if result.name == "vmagent"}
     for result in results:
-        peer = peers.get(result.labels)
+        peer = peers.get((result.labels, result.workers))
         ratios = f"{result.cold / peer.cold:>12.2f}{result.warm / peer.warm:>12.2f}" if peer else ""
         print(
             f"{result.name:16}{result.labels:>8}{result.workers:>9}{result.cold:>8.2f}{result.warm:>8.2f}"
@@ -349,6 +384,7 @@ def main() -> int:
     parser.add_argument("--labels", default="8,20")
     parser.add_argument("--workers", default="1")
     parser.add_argument("--passes", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3, help="how often all begin anew")
     parser.add_argument("--pure", action="store_true", help="measure the pure-Python wire functions too (slow)")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--sink", type=int, help=argparse.SUPPRESS)
@@ -357,20 +393,19 @@ def main() -> int:
         serve_sink(options.sink)
     results = []
     sink = free_port()
+    numbers = [int(number) for number in options.workers.split(",")]
+    starts = [ours(number) for number in numbers] + [vmagent(number) for number in numbers if shutil.which("vmagent")]
     with process([sys.executable, str(Path(__file__)), "--sink", str(sink)], sink):
         for labels in map(int, options.labels.split(",")):
-            for workers in map(int, options.workers.split(",")):
-                results.append(run_ours(labels, workers, sink, options.passes, pure=False))
+            results += measure(starts, labels, sink, options.passes, options.rounds)
             if options.pure:
-                results.append(run_ours(labels, 1, sink, 2, pure=True))
-            if shutil.which("vmagent"):
-                results.append(run_vmagent(labels, 1, sink, options.passes))
+                results += measure([ours(1, pure=True)], labels, sink, 2, 1)
     report(results)
     if options.json:
         machine = {"machine": platform.platform(), "cpus": os.cpu_count(), "python": platform.python_version()}
         options.json.write_text(json.dumps({**machine, "results": [asdict(result) for result in results]}, indent=1))
-    ours = [result for result in results if result.name == "tocsin" and result.labels == 8]
-    return 0 if all(result.warm <= 0.9 for result in ours) else 1
+    goal = [result for result in results if result.name == "tocsin" and result.labels == 8]
+    return 0 if all(result.warm <= 0.9 for result in goal) else 1
 
 
 if __name__ == "__main__":
