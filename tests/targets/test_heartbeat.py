@@ -185,6 +185,21 @@ def test_bombs_are_not_unpacked(world) -> None:
     assert world.metric("svc_target_beats_refused_total", reason="too_large") == 2
 
 
+@pytest.mark.parametrize("encoding", ["deflate", "br", "gzip, gzip"])
+def test_other_encodings_are_named(world, encoding: str) -> None:
+    answer = world.agent.request("POST", "/v1/svc/heartbeat", headers={"Content-Encoding": encoding}, body=b"x")
+    assert (answer.status, answer.text) == (415, f"Content-Encoding: got '{encoding}', expected gzip")
+    assert world.metric("svc_target_beats_refused_total", reason="unsupported") == 1
+
+
+def test_names_of_encodings_have_no_case(world) -> None:
+    for encoding, body in (("GZIP", gzip.compress(b'{"hostname": "a"}')), ("Identity", b'{"hostname": "b"}')):
+        answer = world.agent.request("POST", "/v1/svc/heartbeat", headers={"Content-Encoding": encoding}, body=body)
+        assert answer.status == 200
+    world.flush()
+    assert set(world.hosts()) == {"a", "b"}
+
+
 def test_overwrite_must_be_a_truth_value(world) -> None:
     answer = world.agent.post("/v1/svc/heartbeat?overwrite_gids=perhaps", {"hostname": "a"})
     assert (answer.status, answer.text) == (400, "unknown arg[overwrite_gids] value: perhaps")

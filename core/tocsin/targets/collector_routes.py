@@ -77,8 +77,10 @@ def heartbeat(metrics: TargetMetrics, receive: Receive) -> Callable[[Context], R
 
 def _beat(ctx: Context) -> dict[str, Any]:
     """Return the heartbeat in the body; raise ``invalid`` naming what is wrong with it."""
-    body = ctx.raw_body
-    if ctx.request.get_header("Content-Encoding") == "gzip":
+    body, encoding = ctx.raw_body, (ctx.request.get_header("Content-Encoding") or "identity").strip().lower()
+    if encoding not in ("gzip", "identity"):
+        raise ApiError(f"Content-Encoding: got {encoding[:40]!r}, expected gzip", "unsupported")
+    if encoding == "gzip":
         try:
             body = inflate(body, MAX_BEAT, GZIP)
         except TooLargeError as error:
