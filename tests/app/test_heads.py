@@ -271,6 +271,23 @@ def test_the_application_sees_no_difference(worker: Any) -> None:
     assert [one["read"] for one in seen] == [b"one", b"three", b"five!!"]
 
 
+def test_a_worker_that_stops_takes_the_length_of_the_request_it_has(worker: Any) -> None:
+    seen: list[tuple[str, bytes]] = []
+
+    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        seen.append((environ["CONTENT_LENGTH"], environ["wsgi.input"].read()))
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+    served = Served(worker, application)
+    served.post(b"a long body")
+    worker.alive = False
+    result, answer = served.post(b"short")
+    served.close()
+    assert seen == [("11", b"a long body"), ("5", b"short")]
+    assert (result, b"Connection: close" in answer) == (False, True)
+
+
 @pytest.mark.parametrize("broken", ["before", "in"])
 def test_an_application_that_fails_ends_the_connection_with_an_answer_if_it_can(worker: Any, broken: str) -> None:
     failing = False
