@@ -1,4 +1,7 @@
-"""Which hosts are meant: search texts, group filters and the host queries that rules use too."""
+"""Which hosts are meant: search texts, group filters and the host queries that rules use too.
+
+Searching takes no notice of case. MariaDB and MySQL tell names apart by it, so there the lower case is searched as well.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import Any
 
-from peewee import OP, SQL, Expression, NodeList, Value
+from peewee import OP, SQL, Expression, NodeList, Value, fn
 
 from tocsin.plugin import invalid
 from tocsin.targets.models import TargetGroup, TargetRow
@@ -47,7 +50,7 @@ def _has(word: str) -> Any:
     plain = (TargetRow.ident, TargetRow.host_ip, TargetRow.note, TargetRow.os)
     stored = (TargetRow.tags, TargetRow.host_tags)
     within = [field.contains(word) for field in plain] + [field.contains(escaped(word)) for field in stored]
-    return reduce(or_, within)
+    return reduce(or_, within, fn.LOWER(TargetRow.ident).contains(word.lower()))
 
 
 def named(entries: str) -> Any:
@@ -100,7 +103,11 @@ def _of_hosts(op: str, values: Sequence[Any]) -> Any:
 def _like(pattern: str) -> Any:
     """Return the condition that a host's whole name fits a pattern in which ``*`` is any text."""
     text = re.sub(r"([\\%_])", r"\\\1", pattern).replace("*", "%")
-    return Expression(TargetRow.ident, OP.ILIKE, NodeList((Value(text), SQL("ESCAPE"), Value("\\"))))
+
+    def like(name: Any, wanted: str) -> Any:
+        return Expression(name, OP.ILIKE, NodeList((Value(wanted), SQL("ESCAPE"), Value("\\"))))
+
+    return like(TargetRow.ident, text) | like(fn.LOWER(TargetRow.ident), text.lower())
 
 
 def _texts(key: str, values: Sequence[Any]) -> list[str]:

@@ -15,7 +15,7 @@ from tocsin.alerting.settings import AlertSettings
 from tocsin.app.sections import CacheSettings
 from tocsin.ingest.hosts import HostRegister, TargetLabels
 from tocsin.ingest.settings import PushgwSettings
-from tocsin.plugin import Feature, Route, create
+from tocsin.plugin import Feature, Route
 from tocsin.targets.book import LabelBook
 from tocsin.targets.center import Center
 from tocsin.targets.collector_routes import collector_routes, forwarding_routes, gateway_routes
@@ -25,7 +25,7 @@ from tocsin.targets.hosts import Hosts
 from tocsin.targets.install.routes import install_routes
 from tocsin.targets.metrics import TargetMetrics
 from tocsin.targets.mirror import Mirror
-from tocsin.targets.models import TABLES, TargetRow
+from tocsin.targets.models import MIGRATIONS, TABLES, TargetRow
 from tocsin.targets.pulse import Beats, Pulse
 from tocsin.targets.routes import page_routes
 from tocsin.targets.service_routes import process_routes, service_routes
@@ -49,7 +49,7 @@ class Targets(Feature):
     processes = frozenset(("center", "alert", "pushgw"))
     settings = (PushgwSettings, AlertSettings, CenterApiSettings)
     tables = TABLES
-    migrations = (create(*TABLES),)
+    migrations = MIGRATIONS
 
     def setup(self, core: Core) -> None:
         """Build the services and offer them to access, ingest and the engine."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import peewee
 
-from tocsin.plugin import Table
+from tocsin.plugin import Migration, Migrator, Table, create
 
 IDENT_LENGTH = 191
 """Longest name of a host, in characters."""
@@ -46,3 +46,20 @@ class TargetGroup(Table):
 
 
 TABLES: tuple[type[Table], ...] = (TargetRow, TargetGroup)
+
+EXACT_COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin", "utf8mb4_bin")
+"""Collations of MariaDB and MySQL that tell names apart by case, accents and trailing blanks, the best one first."""
+
+
+def _compare_names_exactly(migrator: Migrator) -> None:
+    """Let MariaDB and MySQL tell all names of hosts apart, as the others do: ``Web`` is not ``web``."""
+    if migrator.database.kind != "mysql":
+        return
+    run = migrator.database.peewee.execute_sql
+    there = {name for (name,) in run("SELECT collation_name FROM information_schema.collations")}
+    collation = next(name for name in EXACT_COLLATIONS if name in there)
+    for table, column in (("target", "ident"), ("target_busi_group", "target_ident")):
+        run(f"ALTER TABLE {table} MODIFY {column} VARCHAR({IDENT_LENGTH}) COLLATE {collation} NOT NULL")
+
+
+MIGRATIONS = (create(*TABLES), Migration(2, "compare names exactly", _compare_names_exactly))
