@@ -67,6 +67,7 @@ class Ingest(Feature):
         """Start the consumers in a worker."""
         if role == "http":
             core.get(Gateway).start()
+            core.release()
 
     def stop(self, core: Core, role: str) -> None:
         """Drain the queues."""

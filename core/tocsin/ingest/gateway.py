@@ -268,7 +268,8 @@ class Gateway:
     # --- life ---
 
     def start(self) -> None:
-        """Start in a worker process."""
+        """Start in a worker process; all hosts are known before the first request comes."""
+        self._refresh()
         self.board.claim()
         count_casualties(self.metrics)
         for outlet in self.outlets:
