@@ -43,6 +43,10 @@ def prometheus_query(base: str, expression: str) -> list[dict[str, Any]]:
     return result
 
 
+SENT_SOON = {"queue_config": {"batch_send_deadline": "500ms"}}
+"""Prometheus collects samples for five seconds otherwise, unless there are many."""
+
+
 class Prometheus(Program):
     """A Prometheus server that scrapes itself and whatever `scrape` names.
 
@@ -71,7 +75,9 @@ class Prometheus(Program):
             "scrape_configs": [
                 {"job_name": job, "static_configs": [{"targets": list(targets)}]} for job, targets in jobs.items()
             ],
-            "remote_write": [{"url": entry} if isinstance(entry, str) else dict(entry) for entry in remote_write],
+            "remote_write": [
+                {"url": entry, **SENT_SOON} if isinstance(entry, str) else dict(entry) for entry in remote_write
+            ],
             **(settings or {}),
         }
         self.write_config()
