@@ -12,8 +12,8 @@ from tocsin.app.settings import SettingsError
 from tocsin.http.metrics import Metrics
 from tocsin.ingest.hosts import Target
 from tocsin.plugin.testkit import dat
-from tocsin.plugin.testkit.components import Answer, HttpSink, free_port
-from tocsin.targets.center import Center, CenterError
+from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Reset, free_port
+from tocsin.targets.center import SILENT_SECONDS, Center, CenterError
 from tocsin.targets.mirror import Mirror
 from tocsin.targets.settings import CenterApiSettings
 
@@ -174,6 +174,28 @@ def test_any_address_will_do(sink: HttpSink) -> None:
     count = metrics.registry.get_sample_value
     assert count("svc_poster_request_total", {"path": "/v1/svc/targets", "code": "200"}) == 5
     assert (count("svc_poster_request_total", {"path": "/v1/svc/targets", "code": "neterror"}) or 0) <= 10
+
+
+def test_a_silent_address_is_the_last_resort(sink: HttpSink, clock) -> None:
+    started = clock.now
+    with HttpSink(lambda request: Hang()) as hanging:
+        settings = CenterApiSettings(addresses=[hanging.url, sink.url], timeout=500)
+        center = Center(settings, Metrics(), monotonic=clock)
+
+        def asked(seconds: float) -> int:
+            clock.now = started + seconds
+            assert center.get("/v1/svc/targets") == {"new_version": "v2"}
+            return len(hanging.requests)
+
+        while not asked(0):
+            pass
+        assert [asked(1), asked(SILENT_SECONDS)] == [1, 1]
+        assert asked(SILENT_SECONDS + 1) == 2  # once more, so that its return is noticed, and by one call only
+        assert [asked(SILENT_SECONDS + 2), asked(2 * SILENT_SECONDS)] == [2, 2]
+        hanging.default = TAKEN
+        assert asked(3 * SILENT_SECONDS) == 3
+        sink.default = Reset()
+        assert [asked(3 * SILENT_SECONDS) for _ in range(20)] == list(range(4, 24))
 
 
 def test_credentials_are_in_no_message(sink: HttpSink) -> None:
