@@ -106,6 +106,22 @@ def test_what_a_cache_does_not_take_is_written_when_it_is_back() -> None:
     assert (sorted(stage.known), stage.metric("svc_target_pending_beats")) == (["a", "b"], 0)
 
 
+def test_a_cache_that_is_away_is_not_asked_for_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "BATCH", 10)
+    stage = Stage(target_retries=1)
+    hosts = [f"h{number}" for number in range(100)]
+    stage.cache.broken = (SEEN, META, EXTEND)
+    for host in hosts:
+        stage.beats.heard(host, {"cpu_num": 1}, {"x": 1})
+    stage.beats.flush()
+    assert stage.cache.writes == [10, 10, 10]
+    assert (stage.known, stage.metric("svc_target_pending_beats")) == ([], 100)
+    stage.cache.broken = ("none",)
+    stage.beats.flush()
+    assert (stage.known, stage.metric("svc_target_pending_beats")) == (hosts, 0)
+    assert len(stage.cache.values) == 300
+
+
 def test_hosts_are_registered_when_the_database_is_back() -> None:
     stage = Stage()
     stage.database_away = True

@@ -137,9 +137,11 @@ class Beats:
                 extended, self._extended = self._extended, {}
             self._keep(self._said, self._store(META, said))
             self._keep(self._extended, self._store(EXTEND, extended))
+            reached = True
             for batch in chunked(seen, BATCH):
                 part = {ident: seen[ident] for ident in batch}
-                self._keep(self._seen, part if not self._stamp(part) or not self._make_known(batch) else {})
+                reached = reached and self._stamp(part)  # a cache that hangs is asked once, not for each batch
+                self._keep(self._seen, {} if reached and self._make_known(batch) else part)
             self._metrics.pending.set(len(self._seen))
 
     def _keep(self, pending: dict[str, Any], unwritten: Mapping[str, Any]) -> None:
@@ -150,13 +152,15 @@ class Beats:
 
     def _store(self, prefix: str, records: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Write records for a week; return those that could not be written."""
-        unwritten: dict[str, bytes] = {}
+        unwritten = dict(records)
         for batch in chunked(records, BATCH):
             try:
                 self._cache.set_many({prefix + ident: records[ident] for ident in batch}, WEEK)
             except Exception as error:
                 self._complain("cache", error)
-                unwritten.update((ident, records[ident]) for ident in batch)
+                break
+            for ident in batch:
+                del unwritten[ident]
         return unwritten
 
     def _stamp(self, seen: Mapping[str, int]) -> bool:
