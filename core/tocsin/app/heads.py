@@ -32,7 +32,8 @@ Key = tuple[str, bytes, bytes]
 class Known:
     """What gunicorn made of a head."""
 
-    request: Request
+    facts: dict[str, Any]
+    """The attributes of its request, but for those that belong to one connection."""
     environ: dict[str, Any] = field(default_factory=dict)
     """The WSGI environment without what belongs to one request; made by the first that is answered."""
 
@@ -67,7 +68,8 @@ class Heads:
             and not request._expected_100_continue
             and not request.should_close()
         ):
-            self._put(key, Known(request))
+            facts = {name: value for name, value in vars(request).items() if name not in ("unreader", "body")}
+            self._put(key, Known(facts))
 
     def __len__(self) -> int:
         return len(self._young.keys() | self._old.keys())
@@ -158,7 +160,7 @@ class Parser(RequestParser):
     def _again(self, known: Known, length: int) -> Request:
         """Return a request like a known one with a body of its own."""
         request = Request.__new__(Request)
-        request.__dict__.update(known.request.__dict__)
+        request.__dict__.update(known.facts)
         request.unreader, request.req_number, request.known = self.unreader, self.req_count, known
         request.body = WholeBody(self.unreader, length)
         request.trailers = []
