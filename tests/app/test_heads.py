@@ -83,6 +83,7 @@ def test_the_second_request_of_a_kind_is_known_and_is_like_the_first(connection:
         known, request, read = connection.next()
         rest.join()
         assert (read, request.req_number, facts(request)) == (body, number, first)
+        assert ("CONTENT-LENGTH", str(len(body))) in request.headers
         assert known or cut < len(HEAD) + 20  # a head that comes in pieces is left to gunicorn
 
 

@@ -163,5 +163,7 @@ class Parser(RequestParser):
         request.__dict__.update(known.facts)
         request.unreader, request.req_number, request.known = self.unreader, self.req_count, known
         request.body = WholeBody(self.unreader, length)
+        own = ("CONTENT-LENGTH", str(length))
+        request.headers = [own if pair[0] == "CONTENT-LENGTH" else pair for pair in request.headers]
         request.trailers = []
         return request

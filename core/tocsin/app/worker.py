@@ -83,11 +83,7 @@ class Worker(ThreadWorker):
     def handle_request(self, req: Any, conn: Any) -> Any:
         """Answer a request; return whether the connection stays."""
         known: Known | None = getattr(req, "known", None)
-        if known is None:
-            return super().handle_request(req, conn)
-        if not self.alive:  # gunicorn says goodbye, and reads the length from the headers: they are those of the first
-            length = str(req.body.length)
-            req.headers = [(name, length if name == "CONTENT-LENGTH" else value) for name, value in req.headers]
+        if known is None or not self.alive:
             return super().handle_request(req, conn)
         if not known.environ:
             _, environ = wsgi.create(req, conn.sock, conn.client, conn.server, self.cfg)

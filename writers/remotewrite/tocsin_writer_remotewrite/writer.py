@@ -44,7 +44,8 @@ class RemoteWriter(Writer):
     def write(self, batch: Batch) -> WriteResult:
         """Compress and post a batch.
 
-        A status below 300 is success.  Other statuses below 500 are refusals: the batch is lost, the result says so.
+        A status below 300 is success.  Other statuses below 500 are refusals: the batch is lost, the result says so; after
+        a 3xx no further address is asked.
         5xx, 429 with ``Retry-After`` and no answer raise ``WriteError`` unless another address takes the batch.
         """
         compressed = memoryview(cramjam.snappy.compress_raw(batch.body))
@@ -70,6 +71,8 @@ class RemoteWriter(Writer):
                 continue
             if status < 300:
                 return WriteResult()
+            if status < 400:  # ends the attempt as if the batch were taken, but is not counted as if it were
+                return WriteResult(refused_with=status, detail=self._detail(status, text))
             self._judge(status, retry, text, outcome)
         if outcome.error is not None:
             raise outcome.error
@@ -89,11 +92,14 @@ class RemoteWriter(Writer):
 
     def _judge(self, status: int, retry: str, text: str, outcome: _Outcome) -> None:
         wait = retry_after(retry, time.time())
-        detail = self._client.clean(f"HTTP {status}: {text}" if text else f"HTTP {status}")
+        detail = self._detail(status, text)
         if status >= 500 or (status == 429 and wait is not None):
             outcome.error = WriteError(f"{self.url}: {detail}", retry_after=wait, status=status)
         else:
             outcome.refused, outcome.detail = status, detail
+
+    def _detail(self, status: int, text: str) -> str:
+        return self._client.clean(f"HTTP {status}: {text}" if text else f"HTTP {status}")
 
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
