@@ -516,6 +516,22 @@ def test_spool_is_replayed_when_the_backend_returns(make_gateway, writer, body, 
     assert (count("written_total"), count("writer_dropped_total")) == (7, 0)
 
 
+def test_batches_of_a_worker_that_ended_are_written_by_those_that_live(
+    make_gateway, make_writer, body, tmp_path, monkeypatch
+):
+    """As after a change of the configuration: the new workers start before the old ones have put away what they held."""
+    monkeypatch.setattr("tocsin.ingest.outlet.ADOPT_SECONDS", 0)
+    old, new = make_writer(A), make_writer(A)
+    old.behave = fail
+    options = {A: {"spool_directory": tmp_path, "retry_interval": 0.01}}
+    ending = make_gateway(old, outlet=options, queue_number=1)
+    living = make_gateway(new, outlet=options)
+    ending.accept("x", Decoded(body(3)))
+    assert ending.stop(10) == 0
+    new.wait(3)
+    assert living.stop(10) == 0
+
+
 def test_unusable_spool_is_named_and_batches_are_retried(make_gateway, writer, body, tmp_path, caplog):
     (tmp_path / "file").write_text("")
     gateway = make_gateway(writer, outlet={writer.url: {"spool_directory": tmp_path / "file"}})

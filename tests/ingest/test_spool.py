@@ -92,6 +92,27 @@ def test_living_owners_are_left_alone(make_spool):
     assert drain(first) == ["mine"]
 
 
+def test_those_who_live_on_take_over_what_is_left(make_spool, opened, lost):
+    """In the order of time, and without mixing it up with what they write themselves."""
+    old, living = make_spool(), make_spool()
+    old.append(batch("1", 1))
+    living.append(batch("2", 2))
+    old._stop_writing()
+    old.append(batch("3", 3))
+    living.append(batch("2b", 2))
+    living.adopt()
+    assert living.stored().series == 4
+    opened.remove(old)
+    old.close()
+    head = living.head()
+    living.adopt()
+    living.append(batch("4", 4))
+    assert living.stored().series == 12
+    living.done(head)
+    assert drain(living) == ["1", "2b", "3", "4"]
+    assert not lost
+
+
 def test_killed_owner(tmp_path, make_spool, lost):
     """A process is killed in the middle of its work: what it stored is there, what it handed over is not repeated."""
     read, write = os.pipe()

@@ -26,6 +26,8 @@ ASYNC_ATTEMPTS = 3
 ASYNC_BATCHES = max(16, os.cpu_count() or 1)
 """Batches that a writer with `AsyncWrite` has under way at once."""
 METADATA_WAITING = 64
+ADOPT_SECONDS = 10.0
+"""Between two looks for batches on disk whose owner has ended."""
 
 
 @dataclass(frozen=True)
@@ -317,10 +319,13 @@ class Outlet:
     def _replay_all(self) -> None:
         """Write what the spool holds, oldest first, for as long as the process lives."""
         assert self._spool is not None
-        pause = 0.0
+        pause, looked = 0.0, self._clock()
         while not self._stopping.wait(pause):
             pause = self.options.retry_interval
             try:
+                if not self._given_up.is_set() and abs(self._clock() - looked) >= ADOPT_SECONDS:
+                    looked = self._clock()
+                    self._spool.adopt()
                 while not self._given_up.is_set() and (head := self._spool.head()) is not None:
                     answer = self._attempt(head.batch)
                     if isinstance(answer, int | float):

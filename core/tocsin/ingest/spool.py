@@ -4,8 +4,8 @@ A spool is a directory of segment files. A record is a header (state, checksum, 
 records are only appended, and read from the front. What was handed over is noted in the record's state, so a process that is
 killed repeats at most the batch it was sending. A record that a crash cut short ends its segment.
 
-Each worker has a spool of its own per backend, locked while it lives. Whoever starts takes over the segments of
-spools whose owners are gone.
+Each worker has a spool of its own per backend, locked while it lives. Whoever starts, and the others from time to time, takes
+over the segments of spools whose owners are gone.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ class Spool:
         self._segments: deque[Segment] = deque()
         self._lent: Segment | None = None
         self._writing: int | None = None
-        root = directory / hashlib.sha256(url.encode()).hexdigest()[:16]
-        root.mkdir(parents=True, exist_ok=True)
-        with _alone(root):
-            self._home, self._guard = _own_directory(root)
-            self._adopt(root)
+        self._root = directory / hashlib.sha256(url.encode()).hexdigest()[:16]
+        self._root.mkdir(parents=True, exist_ok=True)
+        with _alone(self._root):
+            self._home, self._guard = _own_directory(self._root)
+        self.adopt()
 
     @property
     def empty(self) -> bool:
@@ -153,6 +153,22 @@ class Spool:
             if segment.offset >= segment.size:
                 self._drop(segment)
 
+    def adopt(self) -> None:
+        """Take over the segments of spools without an owner, in the order in which they were begun.
+
+        :raises OSError: the disk cannot be used.
+        """
+        taken: list[Segment] = []
+        try:
+            with _alone(self._root):
+                for home in sorted(path for path in self._root.iterdir() if path.is_dir() and path != self._home):
+                    self._inherit(home, taken)
+        finally:
+            if taken:
+                with self._lock:
+                    self._stop_writing()  # the segment that is written to has to be the last one
+                    self._segments = deque(sorted([*self._segments, *taken], key=lambda segment: segment.path.name))
+
     def close(self) -> None:
         """Leave everything on disk for the next owner."""
         with self._lock:
@@ -196,29 +212,27 @@ class Spool:
             self._drop(spare[0])
             self._lost(spare[0].series, "full")
 
-    def _adopt(self, root: Path) -> None:
-        """Take over the segments of spools without an owner, in the order in which they were begun."""
-        for home in sorted(path for path in root.iterdir() if path.is_dir() and path != self._home):
-            guard = _lock(home)
-            if guard is None:
-                continue
-            try:
-                for path in sorted(home.glob("*.seg")):
-                    self._take(path, f"{path.stem[:20]}-{os.urandom(4).hex()}.seg")
-                (home / "lock").unlink()
-                home.rmdir()
-            finally:
-                os.close(guard)
-        self._segments = deque(sorted(self._segments, key=lambda segment: segment.path.name))
+    def _inherit(self, home: Path, taken: list[Segment]) -> None:
+        """Empty the directory of a spool without an owner."""
+        guard = _lock(home)
+        if guard is None:
+            return
+        try:
+            for path in sorted(home.glob("*.seg")):
+                self._take(path, f"{path.stem[:20]}-{os.urandom(4).hex()}.seg", taken)
+            (home / "lock").unlink()
+            home.rmdir()
+        finally:
+            os.close(guard)
 
-    def _take(self, path: Path, name: str) -> None:
+    def _take(self, path: Path, name: str, taken: list[Segment]) -> None:
         """Make a segment ours, unless nothing in it waits."""
         segment, torn = _scan(path)
         if torn:
             self._lost(torn, "torn")
         if segment.size > segment.offset:
             segment.path = path.rename(self._home / name)
-            self._segments.append(segment)
+            taken.append(segment)
         else:
             path.unlink()
 
