@@ -1,6 +1,7 @@
 """The cache: embedded and Redis behave alike."""
 
 import gc
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,19 @@ def test_a_silent_redis_stops_the_start(tmp_path: Path) -> None:
     settings = CacheSettings(kind="standalone", address="127.0.0.1:1", timeout_ms=200)
     with pytest.raises(CacheError, match=r"Redis.Address: the server does not answer"):
         open_cache(settings, tmp_path, Metrics())
+
+
+def test_a_redis_that_hangs_is_waited_for_once(tmp_path: Path) -> None:
+    pytest.importorskip("redis")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = CacheSettings(kind="standalone", address=f"127.0.0.1:{silent.getsockname()[1]}", timeout_ms=200)
+        with pytest.raises(CacheError, match=r"Redis.Address: the server does not answer"):
+            open_cache(settings, tmp_path, Metrics())
+        silent.settimeout(PATIENCE)
+        silent.accept()[0].close()
+        silent.settimeout(0)
+        with pytest.raises(BlockingIOError):  # nobody has come a second time
+            silent.accept()
 
 
 def test_closing_waits_for_threads_that_still_use_it(tmp_path: Path) -> None:

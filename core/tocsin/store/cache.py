@@ -145,6 +145,8 @@ class RedisCache(Cache):
 
     def __init__(self, settings: CacheSettings) -> None:
         import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
 
         host, _, port = settings.address.rpartition(":")
         seconds = settings.timeout_ms / 1000
@@ -157,6 +159,8 @@ class RedisCache(Cache):
             ssl=settings.use_tls,
             socket_timeout=seconds,
             socket_connect_timeout=seconds,
+            # Once more for a kept connection that the server has closed; a server that hangs is not waited for again.
+            retry=Retry(NoBackoff(), 1, (redis.exceptions.ConnectionError,)),
         )
 
     def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:

@@ -135,13 +135,16 @@ class Beats:
                 seen, self._seen = self._seen, {}
                 said, self._said = self._said, {}
                 extended, self._extended = self._extended, {}
-            self._keep(self._said, self._store(META, said))
-            self._keep(self._extended, self._store(EXTEND, extended))
+            # A cache that hangs is asked once, not for every batch.
             reached = True
             for batch in chunked(seen, BATCH):
                 part = {ident: seen[ident] for ident in batch}
-                reached = reached and self._stamp(part)  # a cache that hangs is asked once, not for each batch
+                reached = reached and self._stamp(part)
                 self._keep(self._seen, {} if reached and self._make_known(batch) else part)
+            for pending, prefix, records in ((self._said, META, said), (self._extended, EXTEND, extended)):
+                unwritten = self._store(prefix, records) if reached else records
+                self._keep(pending, unwritten)
+                reached = reached and not unwritten
             self._metrics.pending.set(len(self._seen))
 
     def _keep(self, pending: dict[str, Any], unwritten: Mapping[str, Any]) -> None:
