@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -32,7 +33,8 @@ class Scripted:
                 return
             self.connections += 1
             self._open.append(connection)
-            self._serve(connection)
+            with contextlib.suppress(ConnectionError):  # a client may leave before it has read everything
+                self._serve(connection)
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as file:
@@ -59,7 +61,7 @@ class Scripted:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for connection in self._open:
-            if connection.fileno() >= 0:
+            with contextlib.suppress(OSError):  # closed already
                 connection.shutdown(socket.SHUT_RDWR)
         self._thread.join()
 
