@@ -66,8 +66,13 @@ def test_a_copied_installation_is_like_one_set_up_from_nothing(
 
 def test_an_installation_is_copied_only_where_the_first_rows_are_the_same(factory: Factory) -> None:
     known = Installations()
-    for host, now in (("10.0.0.1", 1e9), ("10.0.0.2", 1e9), ("10.0.0.1", 2e9), ("10.0.0.1", 1e9)):
-        core = factory(known)(settings={"HTTP": {"Host": host}}, clock=at(now)).core
+    for section, host, now in (
+        ("HTTP", "10.0.0.1", 1e9),
+        ("http", "10.0.0.2", 1e9),
+        ("HTTP", "10.0.0.1", 2e9),
+        ("HTTP", "10.0.0.1", 1e9),
+    ):
+        core = factory(known)(settings={section: {"Host": host}}, clock=at(now)).core
         (site,) = (row for row in rows(core)["configs"] if row["ckey"] == "site_info")
         assert json.loads(site["cval"])["site_url"].startswith(f"http://{host}:")
         assert {row["create_at"] for row in rows(core)["users"]} == {int(now)}
@@ -113,7 +118,12 @@ def test_an_import_is_asked_of_core_alone(bare_core: BareCore, tmp_path: Path, m
 def test_an_import_that_fails_says_why(bare_core: BareCore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "broken_plugin.py").write_text("raise RuntimeError('out of order')\n")
-    for module, complaint in (("broken_plugin", "out of order"), ("no_such_plugin", "No module named")):
+    (tmp_path / "fatal_plugin.py").write_text("import os\nos._exit(0)\n")
+    for module, complaint in (
+        ("broken_plugin", "out of order"),
+        ("fatal_plugin", "importing fatal_plugin ends the process"),
+        ("no_such_plugin", "No module named"),
+    ):
         with pytest.raises(AssertionError, match=complaint):
             bare_core.third_party_imports(module)
     assert bare_core.third_party_imports("json") == set()

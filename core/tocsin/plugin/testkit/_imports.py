@@ -15,23 +15,30 @@ import json, os, sys, traceback
 import tocsin.app.bootstrap
 from tocsin.app.capabilities import core_features
 
-core_features()
+ANSWERED = 7
 answers = os.dup(1)
 os.dup2(2, 1)  # what a module prints is no answer
+
+def tell(answer):
+    os.write(answers, json.dumps(answer).encode() + b"\\n")
+
+core_features()
 known = set(sys.modules)
 for question in sys.stdin:
+    module, path = json.loads(question)
     if os.fork():
-        os.wait()
+        if os.waitstatus_to_exitcode(os.wait()[1]) != ANSWERED:
+            tell({"error": f"importing {module} ends the process"})
         continue
-    module, sys.path = json.loads(question)
+    sys.path = path
     try:
         __import__(module)
         loaded = {name.split(".")[0] for name in set(sys.modules) - known}
         answer = {"loaded": sorted(loaded - sys.stdlib_module_names)}
     except BaseException:
         answer = {"error": traceback.format_exc()}
-    os.write(answers, json.dumps(answer).encode() + b"\\n")
-    os._exit(0)
+    tell(answer)
+    os._exit(ANSWERED)
 """
 
 

@@ -17,9 +17,9 @@ SetUp = Callable[[str, Mapping[str, Any], Clock], None]
 """Sets up an installation without any plugin: ``(process, document, clock)``."""
 
 _FILES = ("tocsin.db", "secret.key")
-_ELSEWHERE = frozenset(("DB", "Data", "Secrets", "Root"))
+_ELSEWHERE = frozenset(("db", "data", "secrets", "root"))
 """Sections that name another database, directory or key, or the password of the first administrator."""
-_SEEDING = frozenset(("HTTP", "Access"))
+_SEEDING = frozenset(("http", "access"))
 """Sections that the first rows are made of."""
 
 
@@ -38,9 +38,9 @@ class Installations:
 
     def lay(self, data: Path, process: str, document: Mapping[str, Any], clock: Clock, set_up: SetUp) -> None:
         """Put the files of an installation into ``data``, unless it has one or its database is elsewhere."""
-        if not _ELSEWHERE.isdisjoint(document) or (data / _FILES[0]).exists():
+        if any(name.lower() in _ELSEWHERE for name in document) or (data / _FILES[0]).exists():
             return
-        decisive = {name: document[name] for name in sorted(_SEEDING.intersection(document))}
+        decisive = {name: section for name, section in document.items() if name.lower() in _SEEDING}
         now = None if clock is time.time else clock()
         key = (process, json.dumps(decisive, sort_keys=True, default=repr), now, core_features())
         files = self._kept.pop(key, None) or _made(process, decisive, clock, set_up)
