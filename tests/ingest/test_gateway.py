@@ -478,6 +478,31 @@ def test_an_answer_after_the_end_changes_nothing(
     assert len(list(tmp_path.rglob("*.seg"))) == (1 if spool else 0)
 
 
+def test_everything_is_put_away_before_anything_is_closed(
+    make_gateway, make_writer, body, count, tmp_path, monkeypatch
+):
+    """Closing takes time, and whoever stops the process may not wait for it; on disk the oldest batch comes first."""
+    monkeypatch.setattr("tocsin.ingest.gateway.JOIN_SECONDS", 0.05)
+    hang, stored = Hang(), []
+    writers = [make_writer(A), make_writer(B)]
+    for writer in writers:
+        writer.behave = hang
+        writer.close = lambda: stored.append([count("spooled_total", url=url) for url in (A, B)])
+    options = {"spool_directory": tmp_path, "retry_interval": 0.01}
+    gateway = make_gateway(*writers, outlet={A: options, B: options}, queue_number=1, queue_pop_size=10)
+    for number in range(3):
+        gateway.accept("x", Decoded(body(10, request=str(number))))
+    until(lambda: all(outlet.in_flight == 10 for outlet in gateway.outlets))
+    assert gateway.stop(0.05) == 0
+    hang.go.set()
+    assert stored == [[30, 30], [30, 30]]
+    again = make_writer(A)
+    gateway = make_gateway(again, outlet={A: options})
+    again.wait(30)
+    assert gateway.stop(10) == 0
+    assert [dict(series.labels)["request"] for series in received(again)[::10]] == ["0", "1", "2"]
+
+
 # --- the spool ------------------------------------------------------------------------------------------------------
 
 

@@ -300,12 +300,16 @@ class Gateway:
         deadline = self._monotonic() + JOIN_SECONDS
         for consumer in self._consumers:
             consumer.join(max(0.0, deadline - self._monotonic()))
+        for outlet in self.outlets:
+            outlet.put_away()
         for queue, reader, outlet in self._readers:  # of consumers that wait for a backend
             while (batch := queue.pull(reader)) is not None:
                 outlet.leave(batch)
-        lost = sum(outlet.close() for outlet in self.outlets)
+        lost = sum(outlet.lost_at_end for outlet in self.outlets)
         if lost:
             log.error("stopped with %d series that no backend took in time", lost)
+        for outlet in self.outlets:
+            outlet.close()
         self._stopped.set()
         if self._ticker is not None:
             self._ticker.join()

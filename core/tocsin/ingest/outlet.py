@@ -96,18 +96,20 @@ class Outlet:
         """End all retries: what is not written now goes to the spool, or is lost and counted."""
         self._given_up.set()
 
-    def close(self) -> int:
-        """End; the queues have been drained or given up before. Return the entries that were lost in doing so.
+    def put_away(self) -> None:
+        """Wait no longer for answers that the backend owes: those batches go to the spool, better twice than never.
 
-        A batch whose answer the backend still owes goes to the spool: better twice than never.
+        Call it after `give_up`, and before the first `leave`, so that the spool is in order.
         """
-        self._given_up.set()
         self._stopping.set()
         with self._lock:
             stuck, self._under_way = list(self._under_way.values()), {}
         for batch in stuck:
             if not self._spooled(batch):
                 self._lose_at_end(batch.series)
+
+    def close(self) -> None:
+        """End; nothing is under way any more, so it does no harm if there is no time for it."""
         if self._metadata:
             self._metrics.metadata_dropped.inc(sum(count for count, _ in self._metadata))
         if self._replay is not None:
@@ -115,7 +117,12 @@ class Outlet:
         if self._spool is not None:
             self._spool.close()
         self.writer.close()
-        return self._lost_at_end
+
+    @property
+    def lost_at_end(self) -> int:
+        """Entries for which neither the backend nor the disk had time or room after `give_up`."""
+        with self._lock:
+            return self._lost_at_end
 
     @property
     def in_flight(self) -> int:
@@ -205,12 +212,12 @@ class Outlet:
         self.lose(series, Lost.SHUTDOWN)
 
     def _watch(self, key: int, batch: Batch) -> None:
-        """Let `close` put a batch away if nobody has settled it by then."""
+        """Let `put_away` have a batch if nobody has settled it by then."""
         with self._lock:
             self._under_way[key] = batch
 
     def _settled(self, key: int) -> bool:
-        """Return whether it is for the caller to say what became of a batch: once, and not after `close` has done so."""
+        """Return whether it is for the caller to say what became of a batch: once, and not after `put_away` has done so."""
         with self._lock:
             return self._under_way.pop(key, None) is not None
 
@@ -227,11 +234,11 @@ class Outlet:
 
     def _write_or_keep(self, key: int, batch: Batch) -> None:
         """Write a batch; when that fails keep it in the spool, or try again until there is no more point in it."""
-        if self._spool is not None and not self._spool.empty and self._put_away(key, batch):
+        if self._spool is not None and not self._spool.empty and self._stored(key, batch):
             return
         for attempt in range(1, self.options.attempts + 1):
             if self._given_up.is_set():
-                if not self._put_away(key, batch) and self._settled(key):
+                if not self._stored(key, batch) and self._settled(key):
                     self._lose_at_end(batch.series)
                 return
             answer = self._attempt(batch)
@@ -239,7 +246,7 @@ class Outlet:
                 if self._settled(key):
                     self._count(batch, answer)
                 return
-            if self._put_away(key, batch):
+            if self._stored(key, batch):
                 return
             if attempt < self.options.attempts:
                 self._given_up.wait(answer)
@@ -291,8 +298,8 @@ class Outlet:
 
     # --- spool ---
 
-    def _put_away(self, key: int, batch: Batch) -> bool:
-        """Keep a batch on disk, unless `close` has put it away; return whether that is the end of it."""
+    def _stored(self, key: int, batch: Batch) -> bool:
+        """Keep a batch on disk, unless `put_away` has done so; return whether that is the end of it."""
         if self._spool is None:
             return False
         if not self._settled(key) or self._spooled(batch):

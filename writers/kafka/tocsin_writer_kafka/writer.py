@@ -14,7 +14,7 @@ from tocsin_writer_kafka.settings import KafkaSettings
 NOT_ENCODABLE = 422
 """Status under which batches are counted that the chosen format cannot carry."""
 GRACE = 1.0
-"""Seconds beyond the message's own limit after which its outcome is not waited for any longer."""
+"""Seconds that an outcome is waited for beyond the message's own limit, and at the end."""
 
 
 class KafkaWriter(Writer):
@@ -47,11 +47,11 @@ class KafkaWriter(Writer):
         return WriteResult()
 
     def close(self) -> None:
-        """Send what is under way and give up connections."""
+        """Give up connections; what is under way gets a last moment."""
         with self._lock:
             producer, self._producer = self._producer, None
         if producer is not None and self._owner == os.getpid():
-            producer.flush(self._settings.timeout)
+            producer.flush(GRACE)
 
     def _send(self, value: bytes) -> None:
         from confluent_kafka import KafkaException
