@@ -2,6 +2,7 @@
 
 import gzip
 from typing import Any
+from urllib.parse import urlencode
 
 import orjson
 import pytest
@@ -65,6 +66,22 @@ def test_a_beat_without_news_leaves_the_row_alone(world) -> None:
         world.beat("web01", **SAID)
         world.clock.now += 10
     assert world.hosts()["web01"]["update_at"] == NOW + 10
+
+
+def test_a_beat_without_news_is_one_query(world) -> None:
+    query = {"gid": world.group("shop"), "overwrite_gids": "true"}
+    for _ in range(2):
+        world.beat("web01", query, **SAID)
+
+    def operations() -> float:
+        families = world.app.core.metrics.registry.collect()
+        samples = [sample for family in families for sample in family.samples]
+        return sum(sample.value for sample in samples if sample.name == "svc_db_operation_total")
+
+    before = operations()
+    answer = world.agent.post("/v1/svc/heartbeat?" + urlencode(query), {"hostname": "web01", **SAID})
+    assert answer.status == 200
+    assert operations() - before == 1
 
 
 def test_plain_json_and_the_answer(world) -> None:

@@ -64,21 +64,22 @@ class Heartbeats:
             return
         if changes_of(row, said):
             self._hosts.update(row.ident, lambda current: changes_of(current, said))
-        if not overwrite and not gids:
-            return
-        wanted, bound = self._groups(gids), set(self._hosts.groups_of_host(row.ident))
-        if overwrite and bound != wanted:
+        given = {part.strip() for part in gids.split(",") if part.strip()}
+        bound = set(map(str, row.groups))
+        if bound == given if overwrite else bound >= given:
+            return  # as nearly always
+        wanted = self._groups(given)
+        if overwrite and wanted != row.groups:
             self._hosts.rebind([row.ident], wanted)
-        elif not overwrite and wanted - bound:
+        elif not overwrite and not wanted <= row.groups:
             self._hosts.bind([row.ident], wanted)
 
-    def _groups(self, gids: str) -> set[int]:
+    def _groups(self, given: Collection[str]) -> set[int]:
         """Return the groups that a collector asks for; what is none is left out and named in the log."""
         known: Collection[int] = self._directory.state().groups
-        given = [part.strip() for part in gids.split(",") if part.strip()]
         found = {int(part) for part in given if part.isascii() and part.isdigit() and int(part) in known}
-        if len(found) < len(set(given)):
-            self._odd.warning(lambda: f"a heartbeat names business groups that do not exist: gid={gids[:200]!r}")
+        if len(found) < len(given):
+            self._odd.warning(lambda: f"a heartbeat names business groups that do not exist: {sorted(given)!r:.200}")
         return found
 
 

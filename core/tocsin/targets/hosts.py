@@ -24,7 +24,7 @@ Failures = dict[str, str]
 
 
 class Facts(NamedTuple):
-    """The columns of a host that a heartbeat may change."""
+    """What a heartbeat may change of a host: columns of its row, and the ids of its groups."""
 
     ident: str
     tags: str
@@ -33,6 +33,7 @@ class Facts(NamedTuple):
     agent_version: str
     engine_name: str
     os: str
+    groups: frozenset[int]
 
 
 class Hosts:
@@ -41,7 +42,10 @@ class Hosts:
     def __init__(self, database: Database, snapshots: Snapshots, clock: Callable[[], float]) -> None:
         self._database, self._snapshots, self._clock = database, snapshots, clock
         # PERF: the query of every heartbeat, so its text is ready-made; building it took longer than all the rest.
-        self._facts = f"SELECT {', '.join(Facts._fields)} FROM target WHERE ident = {database.peewee.param}"  # noqa: S608
+        self._facts = (
+            f"SELECT {', '.join('t.' + column for column in Facts._fields[:-1])}, g.group_id FROM target AS t "  # noqa: S608
+            f"LEFT JOIN target_busi_group AS g ON g.target_ident = t.ident WHERE t.ident = {database.peewee.param}"
+        )
         self._counted = database.peewee.measures.operations.labels("select", "success", "target")
 
     # --- reading ---
@@ -66,9 +70,10 @@ class Hosts:
 
     def facts(self, ident: str) -> Facts | None:
         """Return a host as heartbeats see it, or None when it is not known."""
-        row = self._database.peewee.execute_sql(self._facts, (ident,)).fetchone()
+        rows = self._database.peewee.execute_sql(self._facts, (ident,)).fetchall()
         self._counted.inc()
-        return Facts(*row) if row else None
+        groups = frozenset(row[-1] for row in rows if row[-1] is not None)
+        return Facts._make((*rows[0][:-1], groups)) if rows else None
 
     def bindings(self, idents: Iterable[str]) -> dict[str, list[int]]:
         """Return the ids of each host's business groups, ascending; hosts in no group are left out."""
