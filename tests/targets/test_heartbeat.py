@@ -241,6 +241,17 @@ def test_no_heartbeats_when_collectors_are_shut_out(make_world) -> None:
     assert {ident: host["beat_time"] for ident, host in world.hosts().items()} == {"b": NOW}
 
 
+@pytest.mark.parametrize("enable", [True, False])
+def test_other_processes_may_name_hosts_to_a_gateway_too(world, make_world, enable: bool) -> None:
+    accounts = {"APIForAgent": {"Enable": enable}, "APIForService": {"BasicAuth": {"ops": "pw"}}}
+    beside = make_world({"HTTP": accounts}, process="pushgw")
+    assert beside.agent.post("/v1/svc/target-update", {"lst": ["a"]}).status == 401
+    ops = beside.agent.with_headers(Authorization="Basic b3BzOnB3")
+    assert dat(ops.post("/v1/svc/target-update", {"lst": ["b"], "now": 5})) is None
+    beside.flush()
+    assert {ident: host["beat_time"] for ident, host in make_world().hosts().items()} == {"b": NOW}
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),

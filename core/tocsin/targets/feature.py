@@ -92,13 +92,14 @@ class Targets(Feature):
     def routes(self, core: Core) -> Iterable[Route]:
         """Return the rows of the center, and what collectors use in a gateway; the engine only reads."""
         metrics = core.get(TargetMetrics)
+        if core.process in SEEING:
+            yield from process_routes()
         if core.process == "pushgw" and core.http.api_for_agent.enable:
             yield from _gateway_routes(core, metrics)
         if core.process != "center":
             return
         yield from page_routes()
         yield from install_routes()
-        yield from process_routes()
         if core.http.api_for_agent.enable:
             yield from collector_routes(metrics)
         if core.http.api_for_service.enable:
