@@ -64,7 +64,7 @@ def connection(heads: Heads) -> Iterator[Connection]:
 
 def facts(request: Any) -> dict[str, Any]:
     """Return all of a request but what belongs to one."""
-    own = ("unreader", "body", "headers", "req_number", "known", "trailers")
+    own = ("unreader", "body", "headers", "req_number", "known", "trailers", "length")
     found = {name: value for name, value in vars(request).items() if name not in own}
     return {**found, "headers": [pair for pair in request.headers if pair[0] != "CONTENT-LENGTH"]}
 

@@ -89,7 +89,6 @@ class WholeBody(Body):
 
     def __init__(self, unreader: Any, length: int) -> None:
         super().__init__(LengthReader(unreader, length))
-        self.length = length
 
     @property
     def ended(self) -> bool:
@@ -147,7 +146,7 @@ class Parser(RequestParser):
             return request
         self.unreader.unread(data[end:])
         self.req_count += 1
-        self.mesg = self._again(known, int(length[1]))
+        self.mesg = self._again(known, length[1])
         return self.mesg
 
     def finish_body(self, deadline: float | None = None, max_bytes: int | None = None) -> bool:
@@ -157,13 +156,14 @@ class Parser(RequestParser):
             return True
         return bool(super().finish_body(deadline, max_bytes))
 
-    def _again(self, known: Known, length: int) -> Request:
-        """Return a request like a known one with a body of its own."""
+    def _again(self, known: Known, length: bytes) -> Request:
+        """Return a request like a known one with a length and a body of its own."""
         request = Request.__new__(Request)
         request.__dict__.update(known.facts)
         request.unreader, request.req_number, request.known = self.unreader, self.req_count, known
-        request.body = WholeBody(self.unreader, length)
-        own = ("CONTENT-LENGTH", str(length))
+        request.body = WholeBody(self.unreader, int(length))
+        request.length = length.decode()
+        own = ("CONTENT-LENGTH", request.length)
         request.headers = [own if pair[0] == "CONTENT-LENGTH" else pair for pair in request.headers]
         request.trailers = []
         return request

@@ -93,7 +93,7 @@ class Worker(ThreadWorker):
             **known.environ,
             "wsgi.input": req.body,
             "gunicorn.socket": conn.sock,
-            "CONTENT_LENGTH": str(req.body.length),
+            "CONTENT_LENGTH": req.length,
             "REMOTE_PORT": str(conn.client[1]),
         }
         response = wsgi.Response(req, conn.sock, self.cfg)
