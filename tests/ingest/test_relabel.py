@@ -106,7 +106,7 @@ def test_dot_matches_line_ends_and_regex_is_linear():
     ("keys", "message"),
     [
         (rule(Action="explode"), r"r\.Action: expected one of .*labelkeep.*got 'explode'"),
-        (rule(Regex="("), r"r\.Regex: '\(' is not a regular expression"),
+        (rule(Regex="("), r"r\.Regex: '\(' is not a regular expression: missing \)$"),
         (rule(Regex="(?=x)"), r"r\.Regex"),
         (rule(Action="hashmod", TargetLabel="x"), r"r\.Modulus: expected a number above 0"),
         (rule(Action="lowercase"), r"r\.TargetLabel"),
@@ -134,6 +134,14 @@ def test_unknown_key_is_named(caplog):
     with caplog.at_level(logging.WARNING):
         parse_rule({"If": "{}", "TargetLabel": "x"}, "Pushgw.Writers[0].WriteRelabels[1]")
     assert "Pushgw.Writers[0].WriteRelabels[1].If" in caplog.text
+
+
+def test_a_rule_without_effect_is_named_once(caplog):
+    with caplog.at_level(logging.WARNING):
+        Relabeler([parse_rule({"SourceLabels": ["a"]}, "Pushgw.Writers[0].WriteRelabels[1]")])
+    assert [record.message for record in caplog.records] == [
+        "Pushgw.Writers[0].WriteRelabels[1] has no TargetLabel and has no effect"
+    ]
 
 
 def test_resolver():

@@ -71,6 +71,8 @@ def parse_rule(raw: Mapping[str, Any], where: str) -> RelabelRule:
         values[name] = value
     rule = RelabelRule(**values)
     _compile(rule, where)
+    if rule.action.lower() == "replace" and not rule.target_label:
+        log.warning("%s has no TargetLabel and has no effect", where)
     return rule
 
 
@@ -130,10 +132,12 @@ def _compile(rule: RelabelRule, where: str) -> _Step:
         raise RelabelError(f"{where}.Action: expected one of {', '.join(_ACTIONS)}, got {rule.action!r}")
     options = re2.Options()
     options.log_errors = False
+    pattern = f"(?s:{rule.regex})"
     try:
-        match = re2.compile(f"(?s:{rule.regex})", options).fullmatch
+        match = re2.compile(pattern, options).fullmatch
     except re2.error as error:
-        raise RelabelError(f"{where}.Regex: {rule.regex!r} is not a regular expression: {error}") from error
+        reason = error.args[0].decode(errors="replace").removesuffix(f": {pattern}")
+        raise RelabelError(f"{where}.Regex: {rule.regex!r} is not a regular expression: {reason}") from error
     return maker(rule, match, where)
 
 
@@ -157,9 +161,6 @@ def _only(rule: RelabelRule, where: str, *used: str) -> None:
 
 
 def _replace(rule: RelabelRule, match: _Match, where: str) -> _Step:
-    if not rule.target_label:
-        log.warning("%s has no TargetLabel and has no effect", where)
-
     def step(labels: Labels) -> Labels:
         found = match(_value(rule, labels)) if rule.target_label else None
         if found is None:
