@@ -47,6 +47,15 @@ def test_a_whole_life(world) -> None:
     assert book.lookup("web_01") is None or book.changes(version)[1] is None
 
 
+def test_as_many_labels_as_a_collector_may_give(world) -> None:
+    for text in ("😀", "\x01"):
+        labels = {f"{number:03}": text * 78 for number in range(100)}
+        for _ in range(2):
+            world.beat("web01", global_labels=labels)
+        assert world.hosts()["web01"]["host_tags"] == [f"{name}={value}" for name, value in labels.items()]
+    assert world.metric("svc_target_update_errors_total") == 0
+
+
 def test_a_host_seen_by_many_at_once(world) -> None:
     core, hosts = world.app.core, world.app.core.get(Hosts)
     core.release()

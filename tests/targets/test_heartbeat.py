@@ -176,6 +176,11 @@ BAD: list[tuple[bytes, dict[str, str], str]] = [
     (b'{"hostname": "a", "global_labels": {"a": 1}}', {}, "global_labels"),
     (b'{"hostname": "a", "global_labels": []}', {}, "global_labels"),
     (b'{"hostname": "a", "global_labels": %s}' % orjson.dumps({str(n): "" for n in range(101)}), {}, "at most 100"),
+    (
+        b'{"hostname": "a", "global_labels": {"a": "%s", "b": "y"}}' % (b"x" * 8190),
+        {},
+        "global_labels: got 8193 characters, expected at most 8192",
+    ),
     (b'{"hostname": "a", "extend_info": "x"}', {}, "extend_info"),
     (b'{"hostname": "a", "os": "%s"}' % (b"x" * 32), {}, "os: got a length of 32, expected at most 31"),
     (b"not gzip", {"Content-Encoding": "gzip"}, "gzip: corrupt"),

@@ -13,6 +13,8 @@ EXACT = validate.Range(-(1 << 53), 1 << 53)
 """Whole numbers that every JSON reader keeps exactly."""
 GROUP_ID = validate.Range(1, ROW_ID.max)
 MOST_LABELS = 100
+LONGEST_LABELS = 8192
+"""Characters of all labels that a collector gives its host: each series gets them, and every database holds them."""
 
 
 class Number(fields.Field[float]):
@@ -22,6 +24,12 @@ class Number(fields.Field[float]):
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValidationError("Not a valid number.")
         return value
+
+
+def _not_too_long(labels: dict[str, str]) -> None:
+    length = sum(len(name) + len(value) for name, value in labels.items())
+    if length > LONGEST_LABELS:
+        raise ValidationError(f"got {length} characters, expected at most {LONGEST_LABELS}")
 
 
 class HeartbeatBody(Loose):
@@ -40,7 +48,7 @@ class HeartbeatBody(Loose):
         keys=fields.String(),
         values=fields.String(),
         load_default=dict,
-        validate=validate.Length(max=MOST_LABELS),
+        validate=[validate.Length(max=MOST_LABELS), _not_too_long],
     )
     extend_info = fields.Dict(load_default=None)
     config = fields.Raw()
