@@ -18,7 +18,7 @@ class Stamp:
 
     def __init__(self, file: Path) -> None:
         """Open or make the file."""
-        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)  # less the umask, like the database itself
         try:
             if os.fstat(handle).st_size < SIZE:
                 os.ftruncate(handle, SIZE)
