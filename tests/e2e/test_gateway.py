@@ -24,6 +24,7 @@ from tocsin.plugin.testkit.components import (
     Answer,
     Hang,
     HttpSink,
+    Prometheus,
     Redirect,
     Request,
     Reset,
@@ -207,6 +208,46 @@ def test_every_sample_of_a_vmagent_arrives_once(
         imported("late")
         service.start()
         http_sink.wait_until(lambda requests: samples(http_sink) == expected)
+
+
+def test_every_sample_of_a_prometheus_arrives_once(
+    make_deployment: Make, start_prometheus: Callable[..., Prometheus], http_sink: HttpSink
+) -> None:
+    """What it has stored of a page that it scrapes is what arrived, to the millisecond, over a restart of the gateway."""
+    lines = b"\n".join(b'page{n="%d"} %d.5' % (n, n) for n in range(SERIES)) + b'\npage{n="inf"} -Inf\n'
+
+    def found() -> Counter[tuple[str, int, str]]:
+        return Counter(
+            (labels["n"], when, str(value))
+            for request in http_sink.requests
+            for series in decode_chunk(bytes(cramjam.snappy.decompress_raw(request.body)))
+            if (labels := dict(series.labels))["__name__"] == "page"
+            for when, value in series.samples
+        )
+
+    with HttpSink(Answer(body=lines, headers={"Content-Type": "text/plain; version=0.0.4"})) as page:
+        service = make_deployment(
+            "[Pushgw]\nForceUseServerTS = false\n" + WRITER.format(http_sink.url), process="pushgw"
+        )
+        remote = {"url": service.url + "/rw/v1/write", "queue_config": {"batch_send_deadline": "500ms"}}
+        server = start_prometheus(remote_write=[remote], scrape={"page": [f"127.0.0.1:{page.port}"]})
+        http_sink.wait_until(lambda _: len(found()) > 4 * SERIES)
+        assert service.stop() == 0
+        page.wait_for(len(page.requests) + 3)
+        service.start()
+        page.wait_for(len(page.requests) + 3)
+        page.default = Answer(500)  # the series end, and markers say so that no query shows
+        http_sink.wait_until(lambda _: len({name for name, _, value in found() if value == "nan"}) == SERIES + 1)
+    stored = {
+        (series["metric"]["n"], round(float(when) * 1000), value.lower())
+        for series in server.query("page[1h]")
+        for when, value in series["values"]
+    }
+    http_sink.wait_until(lambda _: stored <= found().keys())
+    server.stop()
+    assert service.stop() == 0
+    assert {sample for sample in found() if sample[2] != "nan"} == stored
+    assert set(found().values()) == {1}
 
 
 def test_a_gateway_far_from_its_center(make_deployment: Make, http_sink: HttpSink) -> None:
