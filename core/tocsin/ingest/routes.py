@@ -12,7 +12,7 @@ from tocsin.http.errors import ApiError, unauthorized
 from tocsin.http.routes import Route, Surface, root
 from tocsin.ingest.decompress import DecompressError, TooLargeError
 from tocsin.ingest.gateway import Gateway, NotRunningError
-from tocsin.ingest.interface import VersionError, WireError
+from tocsin.ingest.interface import SizeError, VersionError, WireError
 from tocsin.plugin import Decoded, DecodeError, IngestProtocol, IngestRequest, IngestRoute
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def api_error(error: Exception) -> tuple[str, ApiError]:
     if isinstance(error, DecodeError):
         code = {413: "too_large", 415: "unsupported"}.get(error.status, "invalid")
         return "decode", ApiError(str(error), code, status=error.status)
-    if isinstance(error, TooLargeError):
+    if isinstance(error, TooLargeError | SizeError):
         return "too_large", ApiError(str(error), "too_large")
     if isinstance(error, VersionError):
         return "version", ApiError(str(error), "unsupported")

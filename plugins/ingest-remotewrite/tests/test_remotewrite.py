@@ -34,6 +34,9 @@ def request(body: bytes, *, query: dict[str, str] | None = None, limit: int = 1 
     return IngestRequest("/rw/v1/write", named, query or {}, body, "127.0.0.1", limit)
 
 
+VERSION_2 = {"Content-Type": 'application/x-protobuf; Proto="io.prometheus.write.v2.Request"'}
+
+
 class TestContract(IngestContract):
     plugin = "tocsin_ingest_remotewrite"
 
@@ -89,6 +92,13 @@ def test_metrics_have_their_names_labels_and_types(make_app: AppFactory) -> None
         (compressed(b""), {"Content-Type": "application/x-protobuf;proto=io.example.Other"}, "", 415),
         (compressed(b""), {"Content-Encoding": "br"}, "", 415),
         (compressed(b""), {}, "?ignore_host=maybe", 400),
+        (compressed(series(b"up", (1, 1.0))), VERSION_2, "", 415),
+        (
+            compressed(b'"\x00' + b'"\xe8\x07' + b"x" * 1000 + (b"*\xcb\x01\x0a\xc8\x01" + b"\x01\x01" * 100) * 900),
+            VERSION_2,
+            "",
+            413,
+        ),
     ],
 )
 def test_what_is_not_remote_write_is_refused(

@@ -38,7 +38,7 @@ def version_of(content_type: str) -> int:
     kind, *parameters = (part.strip() for part in content_type.split(";"))
     if kind.lower() != PROTOBUF:
         return 1
-    named = dict(part.partition("=")[::2] for part in parameters)
+    named = {name.lower(): value for name, _, value in (part.partition("=") for part in parameters)}
     message = named.get("proto", "").strip('"')
     if message not in MESSAGES:
         raise DecodeError(
