@@ -26,6 +26,7 @@ class KafkaWriter(Writer):
         self._producer: Any = None
         self._owner = 0
         self._lock = threading.Lock()
+        self._trouble = ""  # what the client last said of the brokers; an outcome says little more than that time is up
         labels = ("producer_type",)
         sent = metrics.counter("kafka_producer_message_success_total", "Messages that brokers acknowledged.", labels)
         failed = metrics.counter("kafka_producer_message_error_total", "Messages that were not acknowledged.", labels)
@@ -62,7 +63,14 @@ class KafkaWriter(Writer):
             producer.produce(self._settings.topic, value=value, key=self.url.encode(), on_delivery=outcome.settle)
         except (KafkaException, BufferError) as error:
             raise WriteError(f"kafka: {error}") from None
-        outcome.wait(producer, self._settings.timeout + GRACE)
+        try:
+            outcome.wait(producer, self._settings.timeout + GRACE)
+        except WriteError as error:
+            raise WriteError(f"{error}; {self._trouble}" if self._trouble else str(error)) from None
+        self._trouble = ""
+
+    def _troubled(self, error: Any) -> None:
+        self._trouble = str(error.str())
 
     def _connected(self) -> Any:
         """Return this process's producer; threads and connections do not survive a fork."""
@@ -71,7 +79,8 @@ class KafkaWriter(Writer):
                 from confluent_kafka import KafkaException, Producer
 
                 try:
-                    self._producer, self._owner = Producer(options_of(self._settings)), os.getpid()
+                    options = options_of(self._settings) | {"error_cb": self._troubled}
+                    self._producer, self._owner = Producer(options), os.getpid()
                 except KafkaException as error:
                     raise WriteError(f"kafka: {error}") from None
             return self._producer
@@ -111,7 +120,7 @@ def options_of(settings: KafkaSettings) -> dict[str, Any]:
         "acks": "all" if sync else "1",
         "linger.ms": 0 if sync else 50,
         "compression.type": "lz4",
-        "log_level": 3,
+        "log_level": 0,  # it would log every attempt to connect
     }
     if settings.version:
         options["broker.version.fallback"] = settings.version
