@@ -150,7 +150,7 @@ class Outlet:
     def lose(self, series: int, reason: str) -> None:
         """Count entries that do not reach the backend."""
         self._lost[reason].inc(series)
-        self._warnings.warning(lambda: f"{self.url}: {series} series lost: {reason}")
+        self._warnings.warning(lambda: f"{self.url}: {series} series lost: {reason}", reason)
 
     def offer_metadata(self, metadata: bytes, count: int) -> bool:
         """Pass metadata on with the next batch if the backend wants it; return whether it does."""
@@ -268,7 +268,8 @@ class Outlet:
     def _failed(self, batch: Batch, error: Exception) -> None:
         self._error.inc(batch.series)
         self._warnings.warning(
-            lambda: f"{self.url}: {batch.series} series not written: {error}; one of them: {_example(batch)}"
+            lambda: f"{self.url}: {batch.series} series not written: {error}; one of them: {_example(batch)}",
+            "failed",
         )
 
     def _count(self, batch: Batch, result: WriteResult) -> None:
@@ -280,7 +281,8 @@ class Outlet:
             lambda: (
                 f"{self.url}: refused {batch.series} series with {result.refused_with}: {result.detail}; "
                 f"one of them: {_example(batch)}"
-            )
+            ),
+            "refused",
         )
 
     def _flush_metadata(self) -> None:
@@ -294,7 +296,7 @@ class Outlet:
             except Exception as error:
                 reason = str(error)
                 self._metrics.metadata_dropped.inc(sum(count for count, _ in waiting))
-                self._warnings.warning(lambda: f"{self.url}: metadata not written: {reason}")
+                self._warnings.warning(lambda: f"{self.url}: metadata not written: {reason}", "metadata")
 
     # --- spool ---
 
@@ -315,7 +317,7 @@ class Outlet:
             self._spool.append(batch)
         except OSError as error:
             reason = str(error)
-            self._warnings.warning(lambda: f"{self.url}: the spool does not take a batch: {reason}")
+            self._warnings.warning(lambda: f"{self.url}: the spool does not take a batch: {reason}", "spool")
             return False
         self._metrics.spooled.labels(self.url).inc(batch.series)
         return True
@@ -344,7 +346,7 @@ class Outlet:
                     self._metrics.replayed.labels(self.url).inc(head.batch.series)
             except Exception as error:
                 reason = str(error)
-                self._warnings.warning(lambda: f"{self.url}: reading the spool failed: {reason}")  # noqa: B023
+                self._warnings.warning(lambda: f"{self.url}: reading the spool failed: {reason}", "replay")  # noqa: B023
 
 
 def _example(batch: Batch) -> str:

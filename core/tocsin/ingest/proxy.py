@@ -32,7 +32,7 @@ class Proxy:
         self._column = settings.writer_options.effective().queue_number
         self._writers = [writer for writer in writers if type(writer).forward_raw is not Writer.forward_raw]
         self._lock = threading.Lock()
-        self._warnings = {writer.url: Throttle(log) for writer in self._writers}
+        self._warnings = Throttle(log)
         name = "svc_pushgw_proxy_"
         self._total = metrics.counter(name + "remote_write_total", "Pass-through requests.")
         self._inflight = metrics.gauge(name + "remote_write_inflight", "Pass-through requests being served.")
@@ -96,7 +96,7 @@ class Proxy:
 
     def _failed(self, writer: Writer, reason: str, error: Exception) -> None:
         self._errors.labels(label_of(writer.url), reason).inc()
-        self._warnings[writer.url].warning(lambda: f"{writer.url}: pass-through failed ({reason}): {error}")
+        self._warnings.warning(lambda: f"{writer.url}: pass-through failed ({reason}): {error}", writer.url)
 
 
 def label_of(url: str) -> str:
