@@ -87,6 +87,7 @@ class Prometheus(Program):
             f"--storage.tsdb.path={directory / 'data'}",
             f"--web.listen-address=127.0.0.1:{self.port}",
             "--web.enable-lifecycle",
+            "--storage.remote.flush-deadline=1s",  # of what cannot be delivered; a minute otherwise
             *(["--web.enable-remote-write-receiver"] if receiver else []),
             *arguments,
         ]
