@@ -195,6 +195,7 @@ cdef class LabelProgram:
             point(&self.sources[self.n_sources], name, b"", b"")
             self.renamed[self.n_sources] = take is Take.RENAME
             self.n_sources += 1
+        reserve(&self.text, 256)  # so that it is somewhere even when it is empty
         self.forget()
 
     def __dealloc__(self):
