@@ -1,5 +1,6 @@
 """Hosts on every database: what differs between them is patterns, uniqueness, transactions and numbers of changes."""
 
+import random
 import threading
 from typing import Any
 
@@ -47,6 +48,17 @@ def test_a_whole_life(world) -> None:
     assert book.lookup("web_01") is None or book.changes(version)[1] is None
 
 
+def test_a_host_that_is_removed_meanwhile_is_bound_to_nothing(world) -> None:
+    hosts, shop = world.app.core.get(Hosts), world.group("shop")
+    world.known("here")
+    hosts.bind(["here", "gone"], [shop])
+    hosts.rebind(["gone"], [shop])
+    assert hosts.count_in_group(shop) == 1
+    hosts.delete(["here"])
+    world.known("here", "gone")
+    assert {name: host["group_ids"] for name, host in world.hosts().items()} == {"here": [], "gone": []}
+
+
 def test_as_many_labels_as_a_collector_may_give(world) -> None:
     for text in ("😀", "\x01"):
         labels = {f"{number:03}": text * 78 for number in range(100)}
@@ -85,6 +97,38 @@ def test_a_host_seen_by_many_at_once(world) -> None:
     book = core.get(TargetLabels)
     book.changes(0)
     assert len(book.lookup("shared").labels) == 20
+
+
+def test_changes_of_the_same_hosts_at_once_leave_nothing_half(world) -> None:
+    """Nobody is refused, and no group has a host that is not there: it could never be deleted."""
+    core, hosts, shop = world.app.core, world.app.core.get(Hosts), world.group("shop")
+    names, failures = [f"h{number}" for number in range(10)], []
+    core.release()
+
+    def work(seed: int) -> None:
+        chance = random.Random(seed)
+        ways = (
+            hosts.register,
+            hosts.delete,
+            lambda some: hosts.bind(some, [shop]),
+            lambda some: hosts.rebind(some, [shop]),
+        )
+        try:
+            for _ in range(40):
+                chance.choice(ways)(chance.sample(names, 4))
+                core.release()
+        except Exception as error:
+            failures.append(repr(error))
+        finally:
+            core.release()
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert failures == []
+    assert hosts.count_in_group(shop) == sum(bool(host["group_ids"]) for host in world.hosts().values())
 
 
 odd = st.sampled_from(

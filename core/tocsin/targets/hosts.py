@@ -113,7 +113,8 @@ class Hosts:
         """Make those hosts known that are not, and return how many that were."""
         rows: Any = TargetRow.select(TargetRow.ident).where(TargetRow.ident.in_(list(idents))).tuples()
         known = {ident for (ident,) in rows}
-        fresh = [{"ident": ident, "update_at": int(self._clock())} for ident in idents if ident not in known]
+        # In one order everywhere: processes that insert the same hosts at once would wait for each other for ever.
+        fresh = [{"ident": ident, "update_at": int(self._clock())} for ident in sorted({*idents} - known)]
         if fresh:
             TargetRow.insert_many(fresh).on_conflict_ignore().execute()
         return len(fresh)
@@ -160,8 +161,7 @@ class Hosts:
             return {"tags": tags.dump(tags.check_length(sorted({*own, *given})))} if set(given) - set(own) else {}
 
         with self._changing() as stamps:
-            self._touch(idents, stamps)
-            self._insert(idents, groups)
+            self._insert(self._touch(idents, stamps), groups)
             if given:
                 self._each(idents, joined, stamps)
 
@@ -176,11 +176,11 @@ class Hosts:
     def rebind(self, idents: Sequence[str], groups: Collection[int], given: Sequence[str] = ()) -> None:
         """Let hosts be in exactly these groups; tags, when there are any, replace those that people gave."""
         with self._changing() as stamps:
-            self._touch(idents, stamps)
-            for part in chunked(idents, CHUNK):
+            there = self._touch(idents, stamps)
+            for part in chunked(there, CHUNK):
                 of_hosts = TargetGroup.target_ident.in_(part)
                 TargetGroup.delete().where(of_hosts & TargetGroup.group_id.not_in(list(groups))).execute()
-            self._insert(idents, groups)
+            self._insert(there, groups)
             if groups and given:
                 stored = tags.dump(tags.check_length(sorted(set(given))))
                 self._each(idents, lambda row: {"tags": stored}, stamps)
@@ -189,7 +189,7 @@ class Hosts:
         """Forget hosts; one that is heard again comes back."""
         if not idents:
             raise invalid("idents cannot be empty")
-        with self._database.atomic():
+        with self._changing():
             self._snapshots.bump(REMOVALS)
             for part in chunked(idents, CHUNK):
                 TargetGroup.delete().where(TargetGroup.target_ident.in_(part)).execute()
@@ -215,9 +215,12 @@ class Hosts:
                 if wanted:
                     TargetRow.update(**wanted, **stamps).where(TargetRow.id == row.id).execute()
 
-    def _touch(self, idents: Sequence[str], stamps: Mapping[str, int]) -> None:
+    def _touch(self, idents: Sequence[str], stamps: Mapping[str, int]) -> list[str]:
+        """Mark hosts as changed and return them, without those that somebody has removed meanwhile."""
         for part in chunked(idents, CHUNK):
             TargetRow.update(**stamps).where(TargetRow.ident.in_(part)).execute()
+        rows: Any = TargetRow.select(TargetRow.ident).where(TargetRow.change == stamps["change"]).tuples()
+        return [ident for (ident,) in rows]
 
     def _insert(self, idents: Sequence[str], groups: Collection[int]) -> None:
         bound = self.bindings(idents)
