@@ -110,6 +110,10 @@ def test_large_bodies(server: Scripted, client: HttpClient) -> None:
             b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x\r\nde\r\n0\r\n\r\n",
             200, b"abcde", False,
         ),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", 200, b"abcde", True),
+        (b"HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-A: b\r\n\r\n", 503, b"", True),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n-1\r\n", 200, b"abc", False),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nHTTP/1.1 500 No\r\n\r\n", 200, b"", False),
         (
             b"HTTP/1.1 400 No\r\nConnection: close\r\nContent-Length: 9\r\n\r\nabc",
             400, b"abc (the answer broke off)", False,

@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 LONGEST_HEAD = 64 << 10
 BROKEN = b" (the answer broke off)"
@@ -19,6 +20,7 @@ PIECE = 64 << 10
 NO_BODY = frozenset((204, 304))
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9][0-9])(?: |\Z)")
 _FORBIDDEN = re.compile(r"[\r\n\0]")
+_CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?")
 
 
 class BrokenAnswerError(Exception):
@@ -106,10 +108,12 @@ class Exchange:
         length = headers.get("content-length", "")
         if status in NO_BODY:
             size = 0
-        elif "transfer-encoding" not in headers and length.isdecimal():
+        elif "transfer-encoding" in headers:
+            return self._chunks(keep, lasting=lasting)
+        elif length.isdecimal():
             size = int(length)
         else:
-            size, lasting = keep, False  # its end is not worth finding: the connection is given up instead
+            size, lasting = keep, False  # it ends with the connection
         try:
             while len(self._buffer) < min(size, keep) and self._more():
                 pass
@@ -118,19 +122,36 @@ class Exchange:
         if length and len(self._buffer) < min(size, keep):
             return self._buffer + BROKEN
         self.reusable = lasting and len(self._buffer) == size
-        return _unchunked(self._buffer) if "transfer-encoding" in headers else self._buffer[: min(size, keep)]
+        return self._buffer[: min(size, keep)]
 
-
-def _unchunked(data: bytes) -> bytes:
-    """Return the text of a chunked body as far as it came."""
-    text = b""
-    while True:
-        line, end, data = data.partition(b"\r\n")
+    def _chunks(self, keep: int, *, lasting: bool) -> bytes:
+        """Read a chunked body to its end, as far as it is wanted."""
         try:
-            size = int(line.partition(b";")[0], 16)
-        except ValueError:
-            return text
-        if not end or not size:
-            return text
-        text += data[:size]
-        data = data[size + 2 :]
+            while (found := _unchunked(self._buffer)).end == 0 and len(self._buffer) < keep and self._more():
+                pass
+        except OSError:
+            return _unchunked(self._buffer).text[:keep] + BROKEN
+        self.reusable = lasting and found.end == len(self._buffer)
+        return found.text[:keep]
+
+
+class _Chunks(NamedTuple):
+    """The text of a chunked body as far as it came, and where it ends: 0 while more is to come, -1 when it is none."""
+
+    text: bytes
+    end: int
+
+
+def _unchunked(data: bytes) -> _Chunks:
+    text, at = b"", 0
+    while (end := data.find(b"\r\n", at)) >= 0:
+        size = _CHUNK.fullmatch(data, at, end)
+        if size is None:
+            return _Chunks(text, -1)
+        length = int(size[1], 16)
+        if not length:
+            behind = data.find(b"\r\n\r\n", end)  # trailers, if any, stand between the two
+            return _Chunks(text, behind + 4 if behind >= 0 else 0)
+        text += data[end + 2 : end + 2 + length]
+        at = end + 2 + length + 2
+    return _Chunks(text, 0)
