@@ -15,6 +15,7 @@ from typing import Any
 from tocsin.app.capabilities import core_features
 from tocsin.app.config import Settings, load_settings, read_document
 from tocsin.app.core import Core
+from tocsin.app.log_lines import LineFormatter
 from tocsin.app.registry import Plugins, load_plugins
 from tocsin.app.sections import HttpSettings, LogSettings, PluginSettings
 from tocsin.app.settings import Loader, SettingsError
@@ -151,7 +152,7 @@ def configure_logging(settings: Settings) -> None:
         {
             "version": 1,
             "disable_existing_loggers": False,
-            "formatters": {"line": {"format": line}},
+            "formatters": {"line": {"()": LineFormatter, "fmt": line}},
             "handlers": {"out": handler},
             "root": {"level": wanted.level, "handlers": ["out"]},
         }
