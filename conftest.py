@@ -1,4 +1,4 @@
-"""What holds for every test of the repository, core's and the plugins': hypothesis profiles and leak guards."""
+"""What holds for every test of the repository, core's and the plugins': hypothesis profiles, order and leak guards."""
 
 import os
 import threading
@@ -58,6 +58,13 @@ def _describe(pid: int) -> str:
     except OSError:
         words = []
     return f"{pid} {b' '.join(words).decode(errors='replace') or '(not waited for)'}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where processes share the tests, begin with those that take longest: they mostly wait, and none is left for the end."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("e2e") is None)
 
 
 @pytest.fixture(autouse=True)
