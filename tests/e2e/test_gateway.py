@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -12,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cramjam
 import pytest
@@ -141,6 +143,32 @@ def test_a_stop_while_a_backend_hangs_and_a_sender_dawdles(
     http_sink.wait_until(lambda requests: len(arrived(http_sink)) == len(accepted))
     service.until(lambda: service.metric("svc_pushgw_spool_series") == 0, "the spool is empty")
     assert arrived(http_sink) == Counter(accepted)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_all_processes_at_once_loses_nothing(
+    make_deployment: Make, http_sink: HttpSink, number: signal.Signals
+) -> None:
+    """Service managers and terminals send one to each: the embedded store must not end before those that write to it."""
+    settings = "[EmbeddedTSDB]\nEnable = true\n[Pushgw.WriterOpt]\nBatchLinger = 60000\n"
+    service = make_deployment(settings + WRITER.format(http_sink.url))
+    accepted = send(service, range(10))
+    assert service.metric("svc_pushgw_written_total") == 0  # all are still queued
+    for pid in [pid for group in service.processes().values() for pid in group]:
+        os.kill(pid, number)
+    service.until(lambda: not service.process.alive, "it has ended")
+    service.stop()
+    assert arrived(http_sink) == Counter(accepted)
+    service.start()
+    found: list[dict[str, Any]] = []
+
+    def stored() -> bool:
+        answer = service.request("GET", "/prometheus/api/v1/query?query=count(last_over_time(m[1h]))").data
+        found[:] = json.loads(answer)["data"]["result"]
+        return bool(found)
+
+    service.until(stored, "the store answers")
+    assert int(found[0]["value"][1]) == len(accepted)
 
 
 def test_one_dead_backend_delays_no_other(make_deployment: Make, http_sink: HttpSink) -> None:

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from prometheus_client.multiprocess import mark_process_dead
 
@@ -95,6 +96,7 @@ class Child:
     delay: float = 0.0
     due: float = 0.0
     stopping: bool = False
+    stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
 
     def start(self, now: float) -> None:
         """Fork the process; when the system has none left, it is due again later."""
@@ -122,7 +124,7 @@ class Child:
     def stop(self) -> None:
         """Ask the process to drain and end; it is not due to start again."""
         self.stopping = True
-        self.signal(signal.SIGTERM)
+        self.signal(self.stop_signal)
 
     def signal(self, number: int) -> None:
         """Send a signal to the process if it runs."""
@@ -138,8 +140,13 @@ class Child:
 
 
 class Announced(Child):
-    """A process that says when it is ready: by a byte to ``writer``, which closes at the latest with its end."""
+    """A process that says when it is ready: by a byte to ``writer``, which closes at the latest with its end.
 
+    Others depend on it, so it has a signal of its own: one that a service manager or a terminal sends to all processes at
+    once does not end it before them.
+    """
+
+    stop_signal = signal.SIGUSR1
     reader: int = -1
     """Where the announcement of the running process is read; -1 when it is known whether one came."""
     writer: int = -1

@@ -222,7 +222,7 @@ def run_engine(core: Core) -> int:
 
 def run_sidecar(core: Core, sidecar: Sidecar, ready: int) -> int:
     """Body of a sidecar's process."""
-    stopping = stop_event()
+    stopping = last_stop_event(os.getppid())
 
     def tell_ready() -> None:
         try:
@@ -240,6 +240,19 @@ def stop_event() -> threading.Event:
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
+    return stopping
+
+
+def last_stop_event(launcher: int) -> threading.Event:
+    """Return an event for a process that ends after others: set by its launcher's own signal, or by any when that is gone."""
+    stopping = threading.Event()
+
+    def told(number: int, _frame: object) -> None:
+        if number == Announced.stop_signal or os.getppid() != launcher:
+            stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, Announced.stop_signal):
+        signal.signal(number, told)
     return stopping
 
 
