@@ -1,5 +1,6 @@
 """Secrets at rest, and configuration that is never stale."""
 
+import re
 import stat
 from pathlib import Path
 
@@ -49,9 +50,7 @@ def test_a_change_is_seen_by_another_process_at_once(make_app: AppFactory) -> No
     one.snapshots.bump("teams", "things")
     assert len(snapshot.get()) == 3
     report = "\n".join(two.snapshots.report())
-    assert "things:\nlast: timestamp: " in report
-    assert "count: 3, message: success" in report
-    assert [name for name, _ in snapshot.history()] == ["last", "curr"]
+    assert re.search(r"things:\nlast: timestamp: .*count: 2.*\ncurr: timestamp: .*count: 3, message: success\n", report)
 
 
 def test_a_failed_load_is_reported_and_tried_again(make_app: AppFactory) -> None:

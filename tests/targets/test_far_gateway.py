@@ -13,6 +13,7 @@ from tocsin.http.metrics import Metrics
 from tocsin.ingest.hosts import Target
 from tocsin.plugin.testkit import dat
 from tocsin.plugin.testkit.components import Answer, Hang, HttpSink, Reset, free_port
+from tocsin.store.snapshots import ReadLog
 from tocsin.targets.center import SILENT_SECONDS, Center, CenterError
 from tocsin.targets.mirror import Mirror
 from tocsin.targets.settings import CenterApiSettings
@@ -49,7 +50,7 @@ def wire(center) -> Wire:
 
 @pytest.fixture
 def make_mirror(wire: Wire, tmp_path: Path) -> Callable[[], Mirror]:
-    return lambda: Mirror(wire, tmp_path / "hosts.json")  # type: ignore[arg-type]
+    return lambda: Mirror(wire, tmp_path / "hosts.json", ReadLog("targets"))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -280,10 +281,31 @@ def test_reading_survives_a_center_that_is_away(
 @pytest.mark.parametrize("said", [b"1", b'[{"ident": "a"}]', b'["a"]', b"null"])
 def test_a_center_that_says_something_else_changes_nothing(sink: HttpSink, tmp_path: Path, said: bytes) -> None:
     sink.default = Answer(200, b'{"dat": ' + said + b', "err": ""}')
-    mirror = Mirror(Center(CenterApiSettings(addresses=[sink.url]), Metrics()), tmp_path / "hosts.json")
+    center = Center(CenterApiSettings(addresses=[sink.url]), Metrics())
+    mirror = Mirror(center, tmp_path / "hosts.json", ReadLog("targets"))
     with pytest.raises(CenterError, match="cannot be read"):
         mirror.refresh()
     assert mirror.changes(0) == (0, ())
+
+
+def test_reads_are_told(center, wire: Wire, tmp_path: Path) -> None:
+    center.known("web01")
+    center.bind(center.group("shop", label="shop"), "web01")
+    reads = ReadLog("targets")
+    mirror = Mirror(wire, tmp_path / "hosts.json", reads)  # type: ignore[arg-type]
+
+    def told() -> list[str]:
+        return [line.partition("count: ")[2] for line in reads.lines()]
+
+    mirror.refresh()
+    assert told() == ["1, message: success"]
+    for _ in range(2):
+        mirror.refresh()
+    assert told() == ["1, message: success", "-1, message: not changed"]
+    wire.down = True
+    with pytest.raises(CenterError):
+        mirror.refresh()
+    assert told() == ["-1, message: not changed", "-1, message: failed to query records: nobody there"]
 
 
 def test_a_broken_file_is_no_file(make_mirror: Callable[[], Mirror], tmp_path: Path) -> None:

@@ -201,6 +201,11 @@ def test_without_the_database_the_last_known_labels_are_used(process, monkeypatc
         one.world.app.core.db.renew_stamp()  # as after a change, so that the database is asked
         assert one.send(CPU)["env"] == "prod"
     assert one.world.metric("svc_target_labels_stale_total") == 1
+    told = one.world.agent.get("/dumper/sync").text.partition("\ntargets:\n")[2].splitlines()[:2]
+    assert [line.partition("count: ")[2] for line in told] == [
+        "1, message: success",
+        "-1, message: failed to query records: ZeroDivisionError",
+    ]
     one.world.beat("web01", global_labels={"env": "test"})
     assert one.send(CPU)["env"] == "test"
 

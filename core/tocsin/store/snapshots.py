@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import peewee
 
@@ -39,7 +39,7 @@ class Snapshots:
         self._database, self._clock = database, clock
         self._recent: tuple[int, float, dict[str, int]] = (0, -RECENT_SECONDS, {})
         self._known: set[str] = set()
-        self._all: list[Snapshot[Any]] = []
+        self._logs: list[ReadLog] = []
         self._queries = database.peewee.measures.operations.labels("select", "success", "change_version")
 
     def bump(self, *names: str) -> None:
@@ -78,15 +78,19 @@ class Snapshots:
 
     def make(self, name: str, parts: tuple[str, ...], load: Callable[[], T]) -> Snapshot[T]:
         """Return a snapshot called ``name`` that is loaded again whenever one of ``parts`` changed."""
-        snapshot = Snapshot(self, name, parts, load)
-        self._all.append(snapshot)
-        return snapshot
+        return Snapshot(self, self.log(name), parts, load)
+
+    def log(self, name: str) -> ReadLog:
+        """Return a record of reads, to be shown in ``/dumper/sync`` under a name."""
+        log = ReadLog(name)
+        self._logs.append(log)
+        return log
 
     def report(self) -> Iterator[str]:
         """Yield the lines of ``/dumper/sync``."""
-        for snapshot in self._all:
-            yield f"{snapshot.name}:"
-            yield from (f"{word}: {line}" for word, line in snapshot.history())
+        for log in self._logs:
+            yield f"{log.name}:"
+            yield from log.lines()
             yield ""
 
 
@@ -94,17 +98,37 @@ def _increment(name: str) -> int:
     return int(ChangeVersion.update(version=ChangeVersion.version + 1).where(ChangeVersion.name == name).execute())
 
 
+class ReadLog:
+    """The two latest reads of something that is held in memory."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._records: list[str] = []
+
+    def add(self, started: float, count: int, message: str = "success") -> None:
+        """Note a read that began at a Unix second and found ``count`` records, -1 for one that found nothing out."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started))
+        millis = int((time.time() - started) * 1000) if count >= 0 else -1
+        record = f"timestamp: {stamp}, mills: {millis}ms, count: {count}, message: {message}"
+        self._records = [*self._records[-1:], record]
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each of them."""
+        records = self._records
+        words = ("last", "curr")[-len(records) :] if records else ()
+        yield from (f"{word}: {record}" for word, record in zip(words, records, strict=True))
+
+
 class Snapshot(Generic[T]):
     """A value built from the database, rebuilt when the versions it depends on move."""
 
-    def __init__(self, owner: Snapshots, name: str, parts: tuple[str, ...], load: Callable[[], T]) -> None:
-        self.name = name
+    def __init__(self, owner: Snapshots, log: ReadLog, parts: tuple[str, ...], load: Callable[[], T]) -> None:
         self._owner = owner
+        self._log = log
         self._parts = parts
         self._load = load
         self._held: tuple[tuple[int, ...], T] | None = None
         self._lock = threading.Lock()
-        self._records: list[str] = []
 
     def get(self) -> T:
         """Return the value as of now."""
@@ -137,19 +161,7 @@ class Snapshot(Generic[T]):
         try:
             value = self._load()
         except Exception as error:
-            self._record(started, -1, f"failed to query records: {type(error).__name__}")
+            self._log.add(started, -1, f"failed to query records: {type(error).__name__}")
             raise
-        self._record(started, len(value) if hasattr(value, "__len__") else 1, "success")
+        self._log.add(started, len(value) if hasattr(value, "__len__") else 1)
         return value
-
-    def _record(self, started: float, count: int, message: str) -> None:
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started))
-        millis = int((time.time() - started) * 1000) if count >= 0 else -1
-        self._records = [
-            *self._records[-1:],
-            f"timestamp: {stamp}, mills: {millis}ms, count: {count}, message: {message}",
-        ]
-
-    def history(self) -> Iterator[tuple[str, str]]:
-        """Yield ``("last", line)`` and ``("curr", line)`` of the latest reads."""
-        yield from zip(("last", "curr")[-len(self._records) :] if self._records else (), self._records, strict=True)

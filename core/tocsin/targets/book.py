@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ class LabelBook:
         self._held: tuple[int, ...] = (0, 0, 0)
         self._entries: dict[str, _Entry] = {}
         self._group_labels: dict[int, bytes] = {}
+        self._reads = snapshots.log("targets")
         self._number = 0
         self._log: deque[tuple[int, Collection[str] | None]] = deque(maxlen=REMEMBERED)
         self._failed = Throttle(log)
@@ -69,6 +71,7 @@ class LabelBook:
         except Exception as error:
             self._metrics.stale.inc()
             name = type(error).__name__
+            self._reads.add(time.time(), -1, f"failed to query records: {name}")
             self._failed.warning(lambda: f"labels of hosts cannot be read ({name}), the last known ones are used")
         with self._lock:
             if since == self._number:
@@ -98,6 +101,7 @@ class LabelBook:
             before = self._held
             if all(new <= old for new, old in zip(now, before, strict=True)):
                 return  # another thread was faster
+            started = time.time()
             changed: Collection[str] | None
             entries, labels = self._entries, self._group_labels
             if now[1] != before[1]:
@@ -111,6 +115,7 @@ class LabelBook:
                 self._entries, self._group_labels, self._held = entries, labels, now
                 self._number += 1
                 self._log.append((self._number, changed))
+            self._reads.add(started, len(entries))
 
     def _labelled_groups(self) -> dict[int, bytes]:
         groups = self._directory.state().groups.values()

@@ -57,14 +57,16 @@ class Targets(Feature):
         hosts, pulse = Hosts(core.db, core.snapshots, core.clock), Pulse(core.cache)
         heartbeat, gate = core.settings[AlertSettings].heartbeat, Gate(max(1, core.http.threads // 2))
         register: Callable[[Collection[str]], int] = hosts.register
-        labels: TargetLabels = LabelBook(core.snapshots, directory, metrics, gate)
+        labels: TargetLabels
         if core.process == "pushgw" and core.settings[CenterApiSettings].addresses:
             center = Center(core.settings[CenterApiSettings], core.metrics)
             relay = Relay(center, metrics, gate, core.clock, heartbeat.cluster(core.process))
-            mirror = Mirror(center, core.data_directory / HOSTS)
+            mirror = Mirror(center, core.data_directory / HOSTS, core.snapshots.log("targets"))
             core.provide(relay)
             core.provide(mirror)
             register, labels = relay.name_hosts, mirror
+        else:
+            labels = LabelBook(core.snapshots, directory, metrics, gate)
         beats = Beats(core.cache, core.settings[PushgwSettings], metrics, register, core.clock)
         for offered in (metrics, hosts, pulse, beats):
             core.provide(offered)

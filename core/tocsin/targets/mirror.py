@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import orjson
 from tocsin.app.settings import SettingsError
 from tocsin.ingest.hosts import Target
 from tocsin.ingest.throttle import Throttle
+from tocsin.store.snapshots import ReadLog
 from tocsin.targets.book import labels_of
 from tocsin.targets.center import Center, CenterError
 
@@ -30,8 +32,8 @@ WATCHED = ("target", "busi_group")
 class Mirror:
     """The registered hosts with labels (:class:`~tocsin.ingest.hosts.TargetLabels`), at most nine seconds old."""
 
-    def __init__(self, center: Center, file: Path) -> None:
-        self._center, self._file = center, file
+    def __init__(self, center: Center, file: Path, reads: ReadLog) -> None:
+        self._center, self._file, self._reads = center, file, reads
         self._hosts: Mapping[str, Target] = {}
         self._state: tuple[int, Collection[str]] = (0, ())
         self._seen: list[Any] = []
@@ -68,9 +70,19 @@ class Mirror:
 
     def refresh(self) -> None:
         """Read the hosts if any may have changed; raise ``CenterError`` when no center answers."""
+        started = time.time()
+        try:
+            count = self._read()
+        except CenterError as error:
+            self._reads.add(started, -1, f"failed to query records: {error}")
+            raise
+        self._reads.add(started, count, "not changed" if count < 0 else "success")
+
+    def _read(self) -> int:
+        """Return how many hosts with labels there are, -1 when nothing has changed."""
         now = [self._center.get("/v1/svc/statistic", name=name) for name in WATCHED]
         if now == self._seen and self._settled:
-            return
+            return -1
         groups, hosts = self._center.get("/v1/svc/busi-groups"), self._center.get("/v1/svc/targets")
         try:
             found = _targets(hosts, groups)
@@ -79,6 +91,7 @@ class Mirror:
         self._replace(found)
         # The statistics tell whole seconds: a second change within one shows only to those who read once more.
         self._settled, self._seen = now == self._seen, now
+        return len(found)
 
     def load(self) -> None:
         """Take the hosts from the file, if there is one."""
