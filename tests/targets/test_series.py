@@ -219,15 +219,24 @@ def test_only_what_changed_is_forgotten(world) -> None:
     version, changed = book.changes(version)
     assert changed == {"a"}
     dat(world.root.post("/api/svc/targets/tags", {"idents": ["b"], "tags": ["k=v"]}))
-    dat(world.root.put("/api/svc/targets/note", {"idents": ["a"], "note": "n"}))
     newest, changed = book.changes(version)
-    assert changed == {"a", "b"}
-    assert book.changes(newest) == (newest, ())
+    assert changed == {"b"}
+    dat(world.root.put("/api/svc/targets/note", {"idents": ["a"], "note": "n"}))
+    world.beat("c")
+    world.beat("c", os="linux", host_ip="10.0.0.1")
+    world.beat("b", os="linux")
+    assert book.changes(newest) == (newest, ())  # nothing of it concerns labels
+    world.bind(world.group("shop", label="shop"), "a")
+    version, newest = newest, book.changes(newest)[0]
+    assert book.changes(version) == (newest, None)
+    world.bind([], "a", action="reset")
+    dat(world.root.post("/api/svc/targets/tags", {"idents": ["b"], "tags": ["l=w"]}))
+    version, newest = newest, book.changes(newest)[0]
     assert book.changes(version) == (newest, {"a", "b"})
-    dat(world.root.delete("/api/svc/targets", {"idents": ["a"]}))
-    assert book.changes(newest) == (newest + 1, None)
+    dat(world.root.delete("/api/svc/targets", {"idents": ["a", "c"]}))
+    assert book.changes(newest) == (newest + 1, {"a"})
     assert book.lookup("a") is None
-    assert book.lookup("b").labels == {b"k": b"v"}
+    assert book.lookup("b").labels == {b"k": b"v", b"l": b"w"}
     assert len(book) == 1
 
 

@@ -44,6 +44,10 @@ class _Entry:
     groups: tuple[int, ...]
 
 
+NOTHING = _Entry({}, ())
+"""What is known of a host that never had labels or groups."""
+
+
 class LabelBook:
     """The registered hosts with labels or groups (:class:`~tocsin.ingest.hosts.TargetLabels`).
 
@@ -102,19 +106,19 @@ class LabelBook:
             if all(new <= old for new, old in zip(now, before, strict=True)):
                 return  # another thread was faster
             started = time.time()
+            known, groups, removed = self._entries, self._group_labels, now[1] != before[1]
+            found = _read(0 if removed else before[0]) if removed or now[0] != before[0] else {}
+            entries = found if removed else {**known, **found} if found else known
+            idents = known.keys() | found.keys() if removed else found.keys()
             changed: Collection[str] | None
-            entries, labels = self._entries, self._group_labels
-            if now[1] != before[1]:
-                entries, changed = _read(0), None
-            else:
-                found = _read(before[0]) if now[0] != before[0] else {}
-                entries, changed = {**entries, **found} if found else entries, found.keys()
-            if now[2] != before[2] and (labels := self._labelled_groups()) != self._group_labels:
+            changed = {ident for ident in idents if entries.get(ident, NOTHING) != known.get(ident, NOTHING)}
+            if now[2] != before[2] and (groups := self._labelled_groups()) != self._group_labels:
                 changed = None
             with self._lock:
-                self._entries, self._group_labels, self._held = entries, labels, now
-                self._number += 1
-                self._log.append((self._number, changed))
+                self._entries, self._group_labels, self._held = entries, groups, now
+                if changed is None or changed:
+                    self._number += 1
+                    self._log.append((self._number, changed))
             self._reads.add(started, len(entries))
 
     def _labelled_groups(self) -> dict[int, bytes]:
