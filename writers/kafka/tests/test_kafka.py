@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,9 +64,10 @@ def built(make_app: AppFactory, **element: Any) -> Writer:
 
 
 def consumed(brokers: list[str], topic: str, count: int) -> list[Any]:
-    options = {"bootstrap.servers": ",".join(brokers), "group.id": "t", "auto.offset.reset": "earliest"}
-    consumer = Consumer({**options, "log_level": 0})
-    consumer.subscribe([topic])
+    consumer = Consumer({"bootstrap.servers": ",".join(brokers), "group.id": "t", "log_level": 0})
+    partitions = consumer.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
+    # Every partition from its beginning: a group would take three seconds to agree on who reads which.
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
     messages: list[Any] = []
 
     def enough() -> bool:
