@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tocsin.app import children
 from tocsin.plugin.testkit.components import PATIENCE, Process, wait_until
 
 HEAD = """
@@ -265,3 +266,14 @@ def test_settings_that_cannot_work_end_the_start_with_their_reason(script: Scrip
     assert process.wait(PATIENCE) == 1
     assert "ERROR: Store.Dir: it is locked" in process.log.read_text()
     assert "Traceback" not in process.log.read_text()
+
+
+def test_gauges_of_adopted_processes_go_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process whose parent was killed is nobody's child in the books, and what it last said would be shown for ever."""
+    ended = iter([(4242, 0), (4243, 9), (0, 0)])
+    monkeypatch.setattr(os, "waitpid", lambda pid, options: next(ended))
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    for name in ("gauge_livesum_4242.db", "gauge_livemax_4243.db", "gauge_livesum_4244.db", "counter_4242.db"):
+        (tmp_path / name).touch()
+    assert list(children.dead_children()) == [(4242, 0), (4243, 9)]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["counter_4242.db", "gauge_livesum_4244.db"]

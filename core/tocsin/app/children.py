@@ -74,7 +74,10 @@ def prctl(option: int, value: int) -> None:
 
 
 def dead_children() -> Iterator[tuple[int, int]]:
-    """Yield pid and status of every child process that has ended and was not yielded before."""
+    """Yield pid and status of every child process that has ended and was not yielded before.
+
+    Adopted ones are among them, whose own parent is gone: what their gauges said goes with them too.
+    """
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -82,6 +85,8 @@ def dead_children() -> Iterator[tuple[int, int]]:
             return
         if pid == 0:
             return
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+            mark_process_dead(pid)  # type: ignore[no-untyped-call]
         yield pid, status
 
 
@@ -111,8 +116,6 @@ class Child:
 
     def ended(self, status: int, now: float) -> None:
         """Note that the process ended, and, unless it was stopped, when it is due to start again."""
-        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
-            mark_process_dead(self.pid)  # type: ignore[no-untyped-call]
         if not self.stopping:
             self._postpone(now)
             reason = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"code {os.WEXITSTATUS(status)}"
