@@ -23,6 +23,7 @@ from tocsin.plugin import (
     snappy,
     text,
 )
+from tocsin.plugin.testkit import WsgiClient
 
 
 def decode(request):
@@ -178,6 +179,14 @@ def test_a_route_says_where_its_key_is(make, body, token, status):
 def test_oversized_body(make):
     service = make(HTTP={"MaxContentLength": 10})
     assert service.client.request("POST", "/test/write", body=b"x" * 11).status == 413
+
+
+def test_a_body_that_ends_early(make, body):
+    service = make()
+    client = WsgiClient(service.client.application, environ={"CONTENT_LENGTH": str(len(body) + 1)})
+    answer = client.request("POST", "/test/write", body=body)
+    assert (answer.status, answer.text) == (408, f"body ended after {len(body)} of {len(body) + 1} bytes")
+    assert 'request_errors_total{channel="test",reason="invalid"} 1.0' in service.client.get("/metrics").text
 
 
 def test_over_the_water_mark(make, body):
