@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from tocsin.ingest.throttle import Throttle
 
@@ -27,7 +28,12 @@ def test_one_line_of_a_kind_and_interval(caplog):
 
 def test_lines_that_are_left_out_are_not_made():
     throttle = Throttle(logging.getLogger("test"), 10.0, lambda: 0.0)
-    made = []
+    made: list[int] = []
+
+    def line(number: int) -> str:
+        made.append(number)
+        return str(number)
+
     for number in range(3):
-        throttle.warning(lambda number=number: made.append(number) or "")
+        throttle.warning(partial(line, number))
     assert made == [0]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import select
 import signal
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -237,22 +238,33 @@ def run_sidecar(core: Core, sidecar: Sidecar, ready: int) -> int:
 
 def stop_event() -> threading.Event:
     """Return an event that SIGTERM and SIGINT set."""
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
-    return stopping
+    return _event_of((signal.SIGTERM, signal.SIGINT), lambda _: True)
 
 
 def last_stop_event(launcher: int) -> threading.Event:
     """Return an event for a process that ends after others: set by its launcher's own signal, or by any when that is gone."""
+    own = Announced.stop_signal
+    return _event_of(
+        (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, own), lambda number: number == own or os.getppid() != launcher
+    )
+
+
+def _event_of(signals: Iterable[int], counts: Callable[[int], bool]) -> threading.Event:
+    """Return an event that those signals set that count.
+
+    A handler may run while the interrupted thread holds the lock of the event, so it only passes the number on.
+    """
     stopping = threading.Event()
+    received: queue.SimpleQueue[int] = queue.SimpleQueue()
 
-    def told(number: int, _frame: object) -> None:
-        if number == Announced.stop_signal or os.getppid() != launcher:
-            stopping.set()
+    def follow() -> None:
+        while not counts(received.get()):
+            pass
+        stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, Announced.stop_signal):
-        signal.signal(number, told)
+    for number in signals:
+        signal.signal(number, lambda number, _: received.put(number))
+    threading.Thread(target=follow, name="stop signals", daemon=True).start()
     return stopping
 
 
