@@ -364,6 +364,24 @@ def test_async_writer_drops_when_busy(make_gateway, writer, body, count):
     assert writer.series + lost() == 40
 
 
+def test_what_a_busy_async_writer_leaves_on_disk_is_relabelled(make_gateway, writer, body, count, tmp_path):
+    writer.behave = hang = Hang()
+    relabel = [
+        RelabelRule(action="drop", source_labels=("n",), regex="[0-9]"),
+        RelabelRule(target_label="zone", replacement="a"),
+    ]
+    options = {"critical": False, "spool_directory": tmp_path, "relabel": relabel, "retry_interval": 0.01}
+    gateway = make_gateway(writer, outlet={writer.url: options}, queue_number=1, queue_pop_size=1)
+    gateway.accept("x", Decoded(body(50)))
+    until(lambda: count("write_total") == 40)
+    hang.go.set()
+    writer.wait(40)
+    assert gateway.stop(10) == 0
+    assert sorted(int(dict(series.labels)["n"]) for series in received(writer)) == list(range(10, 50))
+    assert {dict(series.labels)["zone"] for series in received(writer)} == {"a"}
+    assert (count("written_total"), count("writer_dropped_total", reason="relabel")) == (40, 10)
+
+
 def test_async_writer_tries_three_times(make_gateway, writer, body, count):
     writer.behave = fail
     gateway = make_gateway(writer, outlet={writer.url: {"critical": False}})

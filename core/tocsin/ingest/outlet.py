@@ -140,7 +140,7 @@ class Outlet:
         elif self._places.acquire(blocking=False):
             threading.Thread(target=self._deliver_async, args=(batch,), name=f"async {self.url}", daemon=True).start()
         else:
-            self._busy(batch)
+            self._handle(batch, self._busy)
 
     def leave(self, batch: Batch) -> None:
         """Keep a batch of a queue for which no time is left: on disk, or as a loss. Call it after `give_up`."""
@@ -180,15 +180,13 @@ class Outlet:
         finally:
             self._places.release()
 
-    def _busy(self, batch: Batch) -> None:
-        self._settled(id(batch))
-        if not self._spooled(batch):
-            self._write.inc(batch.series)
-            self._error.inc(batch.series)
-            self.lose(batch.series, Lost.BUSY)
-
     def _deliver(self, batch: Batch) -> None:
         """Relabel a batch and write it; every entry of it is counted when this returns."""
+        self._handle(batch, self._write_timed)
+        self._flush_metadata()
+
+    def _handle(self, batch: Batch, finish: Callable[[int, Batch], None]) -> None:
+        """Relabel a batch and let `finish` settle it."""
         try:
             ready = self._relabelled(batch)
             with self._lock:
@@ -196,15 +194,23 @@ class Outlet:
                     self._under_way[id(batch)] = ready
             if ready.series:
                 self._write.inc(ready.series)
-                with self._duration.time():
-                    self._write_or_keep(id(batch), ready)
-            self._flush_metadata()
+                finish(id(batch), ready)
         except Exception:
             log.exception("%s: a batch could not be handled", self.url)
             if self._settled(id(batch)):
                 self.lose(batch.series, Lost.INTERNAL)
         finally:
             self._settled(id(batch))
+
+    def _busy(self, key: int, batch: Batch) -> None:
+        """Keep a batch for which the backend has no place on disk, or lose it."""
+        if not self._stored(key, batch) and self._settled(key):
+            self._error.inc(batch.series)
+            self.lose(batch.series, Lost.BUSY)
+
+    def _write_timed(self, key: int, batch: Batch) -> None:
+        with self._duration.time():
+            self._write_or_keep(key, batch)
 
     def _lose_at_end(self, series: int) -> None:
         with self._lock:
