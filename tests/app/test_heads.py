@@ -6,6 +6,8 @@ import logging
 import queue
 import socket
 import threading
+import time
+from collections import deque
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -127,6 +129,47 @@ def test_a_body_that_breaks_off_is_short_and_ends_the_connection(connection: Con
         next(connection.parser)
 
 
+class Pieces:
+    """A socket that gives what it has in pieces, however much is asked for, as one with a time limit does."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = list(pieces)
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        piece = self._pieces.pop(0) if self._pieces else b""
+        if len(piece) > size:
+            self._pieces.insert(0, piece[size:])
+        return piece[:size]
+
+
+SMUGGLED = post(b"smuggled", query=b"evil")
+
+
+@pytest.mark.parametrize("skipped", [False, True])
+def test_a_known_body_that_comes_in_pieces_is_taken_to_its_end(heads: Heads, skipped: bool) -> None:
+    body = b"y" * 100 + SMUGGLED
+    whole = post(body)
+    parser = Parser(CONFIG, Pieces(post(b"one"), whole[:-150], whole[-150:-80], whole[-80:], post(b"3")), CLIENT, heads)
+    next(parser)
+    request: Any = next(parser)
+    assert request.known
+    assert skipped or request.body.read() == body
+    assert parser.finish_body(deadline=time.monotonic() + 60)
+    assert next(parser).body.read() == b"3"
+
+
+@pytest.mark.parametrize("skipped", [False, True])
+def test_nothing_follows_a_known_body_that_broke_off(heads: Heads, skipped: bool) -> None:
+    parser = Parser(CONFIG, Pieces(post(b"one"), post(SMUGGLED)[: -len(SMUGGLED)], b"", SMUGGLED), CLIENT, heads)
+    next(parser)
+    request: Any = next(parser)
+    assert request.known
+    assert skipped or request.body.read() == b""
+    assert not parser.finish_body(deadline=time.monotonic() + 60)
+    with pytest.raises(StopIteration):
+        next(parser)
+
+
 @pytest.mark.parametrize(
     "request_",
     [
@@ -221,7 +264,7 @@ def worker() -> Any:
     worker = Worker.__new__(Worker)
     worker.alive, worker.cfg, worker.heads, worker._begun = True, CONFIG, Heads(), {}
     worker.tpool = SimpleNamespace(_work_queue=queue.SimpleQueue())
-    worker.nr, worker.max_requests, worker.keepalived_conns, worker.max_keepalived = 0, 1 << 30, [], 10
+    worker.nr, worker.max_requests, worker.keepalived_conns, worker.max_keepalived = 0, 1 << 30, deque(), 10
     worker.log = logging.getLogger("test")
     worker.log.access = lambda *_: None
     return worker
@@ -270,6 +313,57 @@ def test_the_application_sees_no_difference(worker: Any) -> None:
     assert first == second == third
     assert [one["CONTENT_LENGTH"] for one in seen] == ["3", "5", "6"]
     assert [one["read"] for one in seen] == [b"one", b"three", b"five!!"]
+
+
+def test_without_keep_alive_a_known_head_keeps_no_connection(worker: Any) -> None:
+    def application(_environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+    worker.cfg = Config()
+    worker.cfg.set("keepalive", 0)
+    for _ in range(2):
+        served = Served(worker, application)
+        result, answer = served.post(b"body")
+        served.close()
+        assert (result, b"Connection: close" in answer) == (False, True)
+    assert len(worker.heads) == 1
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_the_rest_of_a_body_that_came_too_late_is_no_request(worker: Any, known: bool) -> None:
+    seen: list[bytes] = []
+    reading = threading.Event()
+
+    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        reading.set()
+        seen.append(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+    worker.wsgi, worker.read_timeout = application, 60
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname(), timeout=10)
+        ours, peer = listener.accept()
+    conn = TConn(CONFIG, ours, peer, ours.getsockname())
+    conn.data_ready = True
+    results: list[Any] = []
+    with client, ours:
+        if known:
+            client.sendall(post(b""))
+            assert worker.handle(conn) is True
+            assert client.recv(10_000)
+        reading.clear()
+        thread = threading.Thread(target=lambda: results.append(worker.handle(conn)))
+        client.sendall(post(SMUGGLED)[: -len(SMUGGLED)])
+        thread.start()
+        assert reading.wait(10)
+        worker._begun[conn] -= 61  # as if it had begun a minute ago
+        worker.murder_keepalived()
+        client.sendall(SMUGGLED)
+        thread.join()
+    assert results == [False]
+    assert len(seen) == 1 + known
 
 
 def test_a_worker_that_stops_takes_the_length_of_the_request_it_has(worker: Any) -> None:

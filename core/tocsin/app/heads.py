@@ -107,14 +107,18 @@ class WholeBody(Body):
             unreader.unread(held[left:])  # the next request
             held = held[:left]
         self.reader.length = 0
-        if len(held) == left:
-            return held
-        try:
-            rest: bytes = unreader.sock.recv(left - len(held), socket.MSG_WAITALL)
-        except Exception:
-            self.failed = True
-            raise
-        return held + rest if held else rest
+        left -= len(held)
+        pieces = [held] if held else []
+        self.failed = left > 0  # until the last byte of it is here: what comes later must not pass for another request
+        while left:
+            # Less comes than was asked for when the socket has a time limit, or at a signal.
+            piece: bytes = unreader.sock.recv(left, socket.MSG_WAITALL)
+            if not piece:
+                break
+            left -= len(piece)
+            pieces.append(piece)
+            self.failed = left > 0
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 class Parser(RequestParser):
@@ -154,13 +158,14 @@ class Parser(RequestParser):
         body = getattr(self.mesg, "body", None)
         if isinstance(body, WholeBody) and body.ended and not body.failed:
             return True
-        return bool(super().finish_body(deadline, max_bytes))
+        return bool(super().finish_body(deadline, max_bytes)) and not getattr(body, "failed", False)
 
     def _again(self, known: Known, length: bytes) -> Request:
         """Return a request like a known one with a length and a body of its own."""
         request = Request.__new__(Request)
         request.__dict__.update(known.facts)
         request.unreader, request.req_number, request.known = self.unreader, self.req_count, known
+        request.peer_addr = request.remote_addr = self.source_addr
         request.body = WholeBody(self.unreader, int(length))
         request.length = length.decode()
         own = ("CONTENT-LENGTH", request.length)

@@ -62,9 +62,10 @@ class Worker(ThreadWorker):
             conn.parser = Parser(self.cfg, conn.sock, conn.client, self.heads)
         self._begun[conn] = time.monotonic()
         try:
-            return super().handle(conn)
+            result = super().handle(conn)
         finally:
             del self._begun[conn]
+        return False if getattr(conn, "cut_off", False) else result
 
     def murder_keepalived(self, force: bool = False) -> None:
         """Close connections that were idle for too long, and end the reading of requests that take too long to come in.
@@ -76,6 +77,7 @@ class Worker(ThreadWorker):
             latest = time.monotonic() - self.read_timeout
             for conn, begun in list(self._begun.items()):
                 if begun < latest:
+                    conn.cut_off = True  # the rest of a body may still come, and must not pass for another request
                     with contextlib.suppress(OSError):
                         # Not an SSLSocket's own, which ends TLS in both directions.
                         socket.socket.shutdown(conn.sock, socket.SHUT_RD)
@@ -97,7 +99,7 @@ class Worker(ThreadWorker):
             "REMOTE_PORT": str(conn.client[1]),
         }
         response = wsgi.Response(req, conn.sock, self.cfg)
-        if len(self.keepalived_conns) >= self.max_keepalived:
+        if not self.cfg.keepalive or len(self.keepalived_conns) >= self.max_keepalived:
             response.force_close()
         self._write(response, self.wsgi(environ, response.start_response))
         return not response.should_close()
