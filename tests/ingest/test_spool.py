@@ -53,6 +53,43 @@ def drain(spool):
     return found
 
 
+def test_what_another_run_left_is_counted_once(tmp_path, lost, opened):
+    def start(run):
+        found: list[int] = []
+        opened.append(Spool(tmp_path, "http://a", 10**6, lost, run=run, found=found.append))
+        return opened[-1], found
+
+    first, found = start("one")
+    first.append(batch("a", 3))
+    first.append(batch("b", 4))
+    first.close()
+    second, found_in_same = start("one")
+    assert sum(found + found_in_same) == 0  # its counters are still there
+    second.append(batch("c", 5))
+    second.done(second.head())
+    second.close()
+    third, found = start("two")
+    assert found == [9]
+    third.close()
+    fourth, found = start("two")
+    assert sum(found) == 0
+    assert fourth.stored().series == 9
+    opened.clear()
+    fourth.close()
+
+
+def test_damage_that_another_run_left_is_found_and_lost(tmp_path, lost, opened):
+    first = Spool(tmp_path, "http://a", 10**6, lost, run="one")
+    first.append(batch("a", 3))
+    first.append(batch("b", 4))
+    first.close()
+    [segment] = tmp_path.glob("*/*/*.seg")
+    segment.write_bytes(segment.read_bytes()[:-1])
+    found: list[int] = []
+    opened.append(Spool(tmp_path, "http://a", 10**6, lost, run="two", found=found.append))
+    assert (found, lost) == ([7], [(4, "torn")])
+
+
 def test_order_and_state(make_spool):
     now = [100.0]
     spool = make_spool(clock=lambda: now[0])

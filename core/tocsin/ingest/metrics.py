@@ -1,7 +1,7 @@
 """Every counter of the gateway, in one table.
 
 Entries (series) are the unit throughout, so that for each backend, at any quiet moment, in entries:
-accepted into the queues = written + rejected + dropped by reason + pending + spooled.
+accepted into the queues + found on disk at the start = written + rejected + dropped by reason + pending + on disk.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class GatewayMetrics:
     pending: Any
     spooled: Any
     replayed: Any
+    spool_found: Any
     spool_entries: Any
     spool_bytes: Any
     spool_age: Any
@@ -110,6 +111,7 @@ TABLE: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "pending": ("livesum", "writer_pending", "Series that a backend has yet to be given.", ("url",)),
     "spooled": ("counter", "spooled_total", "Series put on disk for a backend.", ("url",)),
     "replayed": ("counter", "spool_replayed_total", "Series of the disk that a backend took or refused.", ("url",)),
+    "spool_found": ("counter", "spool_found_total", "Series on disk for a backend that an earlier start left.", ("url",)),
     "spool_entries": ("livesum", "spool_series", "Series on disk for a backend.", ("url",)),
     "spool_bytes": ("livesum", "spool_bytes", "Bytes on disk for a backend.", ("url",)),
     "spool_age": ("livemax", "spool_age_seconds", "Age of the oldest batch on disk for a backend.", ("url",)),

@@ -84,7 +84,13 @@ class Outlet:
         if self.options.spool_directory is not None:
             try:
                 self._spool = Spool(
-                    self.options.spool_directory, self.url, self.options.spool_max_bytes, self._spool_lost, self._clock
+                    self.options.spool_directory,
+                    self.url,
+                    self.options.spool_max_bytes,
+                    self._spool_lost,
+                    self._clock,
+                    found=self._metrics.spool_found.labels(self.url).inc,
+                    run=os.environ.get("PROMETHEUS_MULTIPROC_DIR", str(os.getpid())),
                 )
             except OSError as error:
                 log.error("Pushgw.WriterOpt.SpoolDir: no spool for %s: %s", self.url, error)

@@ -69,14 +69,20 @@ class Spool:
         limit: int,
         lost: Callable[[int, str], None],
         clock: Callable[[], float] = time.time,
+        *,
+        found: Callable[[int], None] = lambda series: None,
+        run: str = "",
     ) -> None:
         """Open a spool below `directory` and take over what others left.
 
         :param limit: bytes it may hold; beyond, its oldest segments go.
         :param lost: called with the entries that were given up, and `full` or `torn`.
+        :param found: called with the entries that were left by processes of another run.
+        :param run: what the processes have in common whose counters are added up.
         :raises OSError: the directory cannot be used.
         """
-        self._limit, self._lost, self._clock = limit, lost, clock
+        self._limit, self._lost, self._clock, self._found = limit, lost, clock, found
+        self._run = hashlib.sha256(run.encode()).hexdigest()[:8]
         self._lock = threading.Lock()
         self._segments: deque[Segment] = deque()
         self._lent: Segment | None = None
@@ -84,7 +90,7 @@ class Spool:
         self._root = directory / hashlib.sha256(url.encode()).hexdigest()[:16]
         self._root.mkdir(parents=True, exist_ok=True)
         with _alone(self._root):
-            self._home, self._guard = _own_directory(self._root)
+            self._home, self._guard = _own_directory(self._root, self._run)
         self.adopt()
 
     @property
@@ -218,15 +224,19 @@ class Spool:
         if guard is None:
             return
         try:
-            for path in sorted(home.glob("*.seg")):
+            series = sum(
                 self._take(path, f"{path.stem[:20]}-{os.urandom(4).hex()}.seg", taken)
+                for path in sorted(home.glob("*.seg"))
+            )
+            if not home.name.endswith(self._run):
+                self._found(series)
             (home / "lock").unlink()
             home.rmdir()
         finally:
             os.close(guard)
 
-    def _take(self, path: Path, name: str, taken: list[Segment]) -> None:
-        """Make a segment ours, unless nothing in it waits."""
+    def _take(self, path: Path, name: str, taken: list[Segment]) -> int:
+        """Make a segment ours, unless nothing in it waits; return the entries in it, damaged ones included."""
         segment, torn = _scan(path)
         if torn:
             self._lost(torn, "torn")
@@ -235,6 +245,7 @@ class Spool:
             taken.append(segment)
         else:
             path.unlink()
+        return segment.series + torn
 
 
 @contextlib.contextmanager
@@ -248,9 +259,9 @@ def _alone(root: Path) -> Iterator[None]:
         os.close(guard)
 
 
-def _own_directory(root: Path) -> tuple[Path, int]:
+def _own_directory(root: Path, run: str) -> tuple[Path, int]:
     """Return a new directory of one's own and the descriptor that keeps it locked."""
-    home = root / f"{time.time_ns():020d}-{os.urandom(4).hex()}"
+    home = root / f"{time.time_ns():020d}-{os.urandom(4).hex()}-{run}"
     home.mkdir(mode=0o700)
     guard = _lock(home)
     assert guard is not None
