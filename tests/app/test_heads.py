@@ -160,7 +160,8 @@ def test_a_known_body_that_comes_in_pieces_is_taken_to_its_end(heads: Heads, ski
 
 @pytest.mark.parametrize("skipped", [False, True])
 def test_nothing_follows_a_known_body_that_broke_off(heads: Heads, skipped: bool) -> None:
-    parser = Parser(CONFIG, Pieces(post(b"one"), post(SMUGGLED)[: -len(SMUGGLED)], b"", SMUGGLED), CLIENT, heads)
+    pieces: Any = Pieces(post(b"one"), post(SMUGGLED)[: -len(SMUGGLED)], b"", SMUGGLED)
+    parser = Parser(CONFIG, pieces, CLIENT, heads)
     next(parser)
     request: Any = next(parser)
     assert request.known
