@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from prometheus_client.core import GaugeMetricFamily
 
 from tocsin.http.metrics import Metrics
 
@@ -53,3 +55,47 @@ def test_thousands_of_values_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         f'{NAME}{{host="host-00000"}} 0.0',
         f'{NAME}{{host="host-02999"}} 5998.0',
     )
+
+
+def test_a_process_with_the_number_of_an_earlier_one_adds_to_what_that_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    for counts in ({"a": 5, "b": 1}, {"a": 1}, {"b": 2}):
+        metrics = Metrics()
+        metrics.tally(NAME, "Series by host.", "host").add(counts)
+    assert shown(metrics)[2:] == [f'{NAME}{{host="a"}} 6.0', f'{NAME}{{host="b"}} 3.0']
+
+
+def test_a_fork_counts_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    metrics = Metrics()
+    tally = metrics.tally(NAME, "Series by host.", "host")
+    tally.add({"a": 1})
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            try:
+                tally.add({"a": 10})
+                tally.add({"a": 10})
+            finally:
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    tally.add({"a": 1})
+    assert shown(metrics)[2:] == [f'{NAME}{{host="a"}} 42.0']
+
+
+def test_values_may_be_added_while_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = Metrics()
+    tally = metrics.tally(NAME, "Series by host.", "host")
+    tally.add({"a": 1, "b": 1})
+    write = GaugeMetricFamily.add_metric
+
+    def interrupted(family: GaugeMetricFamily, labels: Any, value: float) -> None:
+        write(family, labels, value)
+        tally.add({f"beside {labels[0]}": 1})  # as another thread does
+
+    monkeypatch.setattr(GaugeMetricFamily, "add_metric", interrupted)
+    assert [line.rpartition("{")[2] for line in shown(metrics)[2:]] == ['host="a"} 1.0', 'host="b"} 1.0']
+    monkeypatch.undo()
+    assert len(shown(metrics)[2:]) == 4

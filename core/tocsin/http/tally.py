@@ -20,7 +20,7 @@ class Tally:
     """Registered as a collector for a process of its own; with several, in a file as the client library's other values.
 
     It is a gauge to the library, since its name lacks ``_total`` (see :meth:`~tocsin.http.metrics.Metrics.bare_counter`).
-    Not for several threads at once.
+    Not to be added to by several threads at once.
     """
 
     def __init__(self, name: str, doc: str, label: str) -> None:
@@ -34,14 +34,15 @@ class Tally:
         if self._pid != os.getpid():
             self._open()
         for value, count in counts.items():
-            total = self._values[value] = self._values.get(value, 0) + count
+            known = self._values.get(value)
+            total = self._values[value] = count + (self._found(value) if known is None else known)
             if self._file is not None:
                 self._file.write_value(self._key(value), float(total), 0.0)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the values of this process (the registry's protocol)."""
         family = GaugeMetricFamily(self._name, self._doc, labels=(self._label,))
-        for value, total in self._values.items():
+        for value, total in list(self._values.items()):  # a thread may be adding
             family.add_metric((value,), total)
         yield family
 
@@ -54,6 +55,10 @@ class Tally:
             )
             self._file = MmapedDict(str(Path(directory, name)))  # type: ignore[no-untyped-call]
             weakref.finalize(self, self._file.close)
+
+    def _found(self, value: str) -> int:
+        """Return what the file has for a value: an earlier process may have had this one's number."""
+        return 0 if self._file is None else int(self._file.read_value(self._key(value))[0])
 
     def _key(self, value: str) -> str:
         """Return what the library's files call a value."""
