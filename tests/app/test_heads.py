@@ -149,7 +149,8 @@ SMUGGLED = post(b"smuggled", query=b"evil")
 def test_a_known_body_that_comes_in_pieces_is_taken_to_its_end(heads: Heads, skipped: bool) -> None:
     body = b"y" * 100 + SMUGGLED
     whole = post(body)
-    parser = Parser(CONFIG, Pieces(post(b"one"), whole[:-150], whole[-150:-80], whole[-80:], post(b"3")), CLIENT, heads)
+    pieces: Any = Pieces(post(b"one"), whole[:-150], whole[-150:-80], whole[-80:], post(b"3"))
+    parser = Parser(CONFIG, pieces, CLIENT, heads)
     next(parser)
     request: Any = next(parser)
     assert request.known

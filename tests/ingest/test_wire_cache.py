@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -41,7 +42,7 @@ class Registered(NoHosts):
         return Target({b"z": b"%d" % self.now.get(ident, 0)}, b"")
 
 
-RESOLVERS = {
+RESOLVERS: dict[str, Any] = {
     "shared verdicts": lambda: Versions(True),
     "verdicts of their own": lambda: Versions(False),
     "label work": lambda: LabelWork(LabelRules(drop=[{b"z": b"2"}]), Registered(), COLLECTOR),
