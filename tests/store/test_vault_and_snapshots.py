@@ -9,6 +9,7 @@ import pytest
 from tocsin.app.settings import SettingsError
 from tocsin.plugin.testkit import AppFactory
 from tocsin.store.snapshots import RECENT_SECONDS, ChangeVersion, Snapshots
+from tocsin.store.stamp import Stamp
 from tocsin.store.vault import Vault, VaultError
 
 
@@ -120,3 +121,12 @@ def test_recent_versions_of_a_transaction_that_is_rolled_back_are_not_kept(make_
     with pytest.raises(RuntimeError):
         fail()
     assert "things" not in recent.recent()
+
+
+def test_the_stamp_has_its_place_on_disk_and_keeps_its_number(tmp_path: Path) -> None:
+    """A hole in the file would be filled at the first change, and with a full disk that ends the process."""
+    file = tmp_path / "stamp"
+    stamp = Stamp(file)
+    assert (file.stat().st_size, file.stat().st_blocks > 0) == (8, True)
+    stamp.renew()
+    assert Stamp(file).read() == stamp.read() != 0

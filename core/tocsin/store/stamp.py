@@ -20,8 +20,8 @@ class Stamp:
         """Open or make the file."""
         handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)  # less the umask, like the database itself
         try:
-            if os.fstat(handle).st_size < SIZE:
-                os.ftruncate(handle, SIZE)
+            # With its place on disk: writing to a hole of a mapped file ends the process when the disk is full.
+            os.posix_fallocate(handle, 0, SIZE)
             self._cell = memoryview(mmap.mmap(handle, SIZE)).cast("Q")
         finally:
             os.close(handle)
