@@ -8,11 +8,13 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gunicorn.workers.gthread import ThreadWorker
+from gunicorn.config import Config
+from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from tocsin.app import worker as module
 from tocsin.app.worker import Worker
@@ -104,6 +106,20 @@ def test_a_worker_without_a_parent_keeps_no_connection(worker: Any, monkeypatch:
     monkeypatch.setattr(os, "getppid", lambda: worker.ppid + 1)
     assert not worker.is_parent_alive()
     assert not worker.alive
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_connection_that_is_gone_is_counted_once(worker: Any, closed: bool) -> None:
+    worker.nr_conns = 3
+    ours, theirs = socket.socketpair()
+    conn = TConn(Config(), ours, ("127.0.0.1", 4711), ("127.0.0.1", 80))
+    theirs.close()
+    if closed:
+        ours.close()
+    answered: Future[bool] = Future()
+    answered.set_result(False)
+    worker.finish_request(conn, answered)
+    assert (worker.nr_conns, ours.fileno()) == (2, -1)
 
 
 def test_a_request_that_never_ends_gives_its_thread_back(worker: Any, served: list[Any], ends: Any) -> None:

@@ -67,6 +67,16 @@ class Worker(ThreadWorker):
             del self._begun[conn]
         return False if getattr(conn, "cut_off", False) else result
 
+    def finish_request(self, conn: Any, fs: Any) -> None:
+        """Take a connection back from its thread; one that is gone is counted once.
+
+        gunicorn counts one twice that it has closed already, as after an answer that broke off or TLS that ended
+        abruptly. A stopping worker would think that nobody is left, and cut off as many of those that it still serves.
+        """
+        before = self.nr_conns
+        super().finish_request(conn, fs)
+        self.nr_conns = max(self.nr_conns, before - 1)
+
     def murder_keepalived(self, force: bool = False) -> None:
         """Close connections that were idle for too long, and end the reading of requests that take too long to come in.
 
