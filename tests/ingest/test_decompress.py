@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.ingest.decompress import GZIP, ZLIB, DecompressError, TooLargeError, inflate, snappy, zstd
+from tocsin.ingest.interface import SizeError
 
 
 def pack(data):
@@ -86,3 +87,28 @@ def test_data_after_the_end():
         inflate(gzip.compress(b"a") + b"x", 10, GZIP)
     with pytest.raises(DecompressError, match="data after the end"):
         inflate(zlib.compress(b"a") + b"x", 10, ZLIB)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 5000])
+def test_a_buffer_becomes_bytes_of_its_own(wire, size):
+    rooms = []
+
+    def write(room):
+        rooms.append(memoryview(room))
+        rooms[-1][:] = b"x" * size
+        return size
+
+    first, second = wire.filled(size, write), wire.filled(size, write)
+    assert (type(first), first, second) == (bytes, b"x" * size, b"x" * size)
+    assert size == 0 or first is not second
+
+
+def test_a_buffer_that_is_not_filled_is_given_to_nobody(wire):
+    with pytest.raises(SizeError):
+        wire.filled(4, lambda room: 3)
+    with pytest.raises(SizeError):
+        wire.filled(0, lambda room: 1)
+    with pytest.raises(LookupError, match="not now"):
+        wire.filled(4, lambda room: {}["not now"])
+    with pytest.raises(TypeError):
+        wire.filled(4, lambda room: memoryview(room).__setitem__(slice(None), "text"))
