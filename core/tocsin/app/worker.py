@@ -40,6 +40,7 @@ OF_ONE_REQUEST = frozenset(
 class Worker(ThreadWorker):
     """Serves a connection for as long as requests follow on each other and nobody else waits for a thread."""
 
+    nr_conns: int
     read_timeout = 0
     """Seconds in which a request must have come in whole; 0 means no limit."""
 

@@ -20,8 +20,9 @@ class Stamp:
         """Open or make the file."""
         handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)  # less the umask, like the database itself
         try:
-            # With its place on disk: writing to a hole of a mapped file ends the process when the disk is full.
-            os.posix_fallocate(handle, 0, SIZE)
+            if os.fstat(handle).st_size < SIZE:
+                # Written, so that it has its place: filling a hole of a mapped file ends the process on a full disk.
+                os.pwrite(handle, bytes(SIZE), 0)
             self._cell = memoryview(mmap.mmap(handle, SIZE)).cast("Q")
         finally:
             os.close(handle)
