@@ -128,7 +128,8 @@ def test_the_stamp_has_its_place_on_disk_and_keeps_its_number(tmp_path: Path) ->
     """A hole in the file would be filled at the first change, and with a full disk that ends the process."""
     file = tmp_path / "stamp"
     stamp = Stamp(file)
-    os.sync()  # some file systems choose the place when it is written out
+    with file.open("rb+") as opened:
+        os.fsync(opened.fileno())  # some file systems choose the place when it is written out
     assert (file.stat().st_size, file.stat().st_blocks > 0) == (8, True)
     stamp.renew()
     assert Stamp(file).read() == stamp.read() != 0
