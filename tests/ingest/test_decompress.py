@@ -108,5 +108,9 @@ def test_a_buffer_that_is_not_filled_is_given_to_nobody(wire):
         wire.filled(4, lambda room: 3)
     with pytest.raises(SizeError):
         wire.filled(0, lambda room: 1)
+
+    def fail(_room):
+        raise LookupError("not now")
+
     with pytest.raises(LookupError, match="not now"):
-        wire.filled(4, lambda room: {}["not now"])
+        wire.filled(4, fail)
