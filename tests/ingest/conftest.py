@@ -263,3 +263,9 @@ def writer() -> FakeWriter:
 def make_writer() -> type[FakeWriter]:
     """Return the class of backends in the test's hands."""
     return FakeWriter
+
+
+@pytest.fixture
+def body(make_series: Any, make_body: Any) -> Callable[..., bytes]:
+    """Return a function that makes a request of so many series."""
+    return lambda count, **labels: make_body(*(make_series(__name__="m", n=str(n), **labels) for n in range(count)))
