@@ -99,3 +99,14 @@ def test_values_may_be_added_while_they_are_read(monkeypatch: pytest.MonkeyPatch
     assert [line.rpartition("{")[2] for line in shown(metrics)[2:]] == ['host="a"} 1.0', 'host="b"} 1.0']
     monkeypatch.undo()
     assert len(shown(metrics)[2:]) == 4
+
+
+def test_a_file_that_a_process_has_only_just_made_says_nothing_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    metrics = Metrics()
+    metrics.tally(NAME, "Series by host.", "host").add({"a": 1})
+    (tmp_path / "counter_1.db").touch()
+    (tmp_path / "accounted_1").write_text("no metrics")
+    assert shown(metrics)[2:] == [f'{NAME}{{host="a"}} 1.0']

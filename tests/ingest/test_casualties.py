@@ -85,3 +85,9 @@ def test_without_shared_counters_there_is_nothing_to_count(monkeypatch, metrics)
     monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
     count_casualties(GatewayMetrics.make(metrics))
     assert killed(metrics, "http://behind") is None
+
+
+def test_a_process_that_ended_before_it_counted_had_nothing(directory, metrics):
+    directory.joinpath("counter_999999.db").touch()
+    count_casualties(GatewayMetrics.make(metrics))
+    assert b"worker_killed" not in metrics.exposition("")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
@@ -14,7 +15,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from tocsin.http.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tocsin.http.routes import Route
 
@@ -78,7 +79,7 @@ class Metrics:
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return self.registry
         combined = CollectorRegistry()
-        MultiProcessCollector(combined)  # type: ignore[no-untyped-call]
+        _OfAllProcesses(combined)
         return combined
 
     def names(self) -> list[str]:
@@ -90,6 +91,24 @@ class Metrics:
             if name not in self._made:
                 self._made[name] = kind(name, doc, list(labels), registry=self.registry, **more)
             return self._made[name]
+
+
+class _OfAllProcesses(MultiProcessCollector):
+    """The library's collector, which fails when a process has only just made one of its files."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        super().__init__(registry)  # type: ignore[no-untyped-call]
+
+    def collect(self) -> Any:
+        return self.merge(list(_begun_files(os.environ["PROMETHEUS_MULTIPROC_DIR"])))  # type: ignore[no-untyped-call]
+
+
+def _begun_files(directory: str) -> Iterator[str]:
+    """Yield the files that hold something."""
+    for entry in os.scandir(directory):
+        with contextlib.suppress(FileNotFoundError):  # of a process that has just ended
+            if entry.name.endswith(".db") and entry.stat().st_size:
+                yield entry.path
 
 
 class RequestMetrics:

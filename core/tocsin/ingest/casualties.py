@@ -24,7 +24,7 @@ def count_casualties(metrics: GatewayMetrics) -> None:
     directory = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
     for file in Path(directory).glob("counter_*.db") if directory else ():
         pid = int(file.stem.partition("_")[2])
-        if alive(pid) or not _is_first(file.with_name(f"accounted_{pid}")):
+        if alive(pid) or not file.stat().st_size or not _is_first(file.with_name(f"accounted_{pid}")):
             continue
         for url, series in missing_in(file).items():
             metrics.lost.labels(url, Lost.KILLED).inc(series)
