@@ -52,12 +52,12 @@ setup(
         "cryptography>=43",
         "falcon>=4.0",
         "google-re2>=1.1",
-        "gunicorn>=27.0",
+        "gunicorn>=27.0,<28",  # its worker and parser are extended, not only used
         "marshmallow>=4.0",
         "orjson>=3.10",
         "peewee>=4.0",
         "pluggy>=1.5",
-        "prometheus-client>=0.21",
+        "prometheus-client>=0.21,<1",  # its files are written and read
         "PyJWT>=2.10",
         "PyYAML>=6.0",
         "urllib3>=2.2",
