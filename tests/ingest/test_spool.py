@@ -69,13 +69,35 @@ def test_what_another_run_left_is_counted_once(tmp_path, lost, opened):
     second.done(second.head())
     second.close()
     third, found = start("two")
-    assert found == [9]
+    assert sum(found) == 9
     third.close()
     fourth, found = start("two")
     assert sum(found) == 0
     assert fourth.stored().series == 9
     opened.clear()
     fourth.close()
+
+
+def test_what_was_taken_over_is_counted_though_the_rest_cannot_be_read(tmp_path, lost, opened, monkeypatch):
+    for text, series in (("a", 3), ("b", 4)):
+        opened.append(Spool(tmp_path, "http://a", 10**6, lost, run=text))
+        opened[-1].append(batch(text, series))
+    first, second = (spool._home for spool in opened)
+    os.rename(next(second.glob("*.seg")), first / "99999999999999999999.seg")
+    for spool in opened:
+        spool.close()
+    opened.clear()
+    scan, found = module._scan, []
+
+    def unreadable(path):
+        if path.name.startswith("9"):
+            raise OSError("input/output error")
+        return scan(path)
+
+    monkeypatch.setattr(module, "_scan", unreadable)
+    with pytest.raises(OSError, match="input/output"):
+        Spool(tmp_path, "http://a", 10**6, lost, run="two", found=found.append)
+    assert found == [3]
 
 
 def test_damage_that_another_run_left_is_found_and_lost(tmp_path, lost, opened):

@@ -224,12 +224,10 @@ class Spool:
         if guard is None:
             return
         try:
-            series = sum(
-                self._take(path, f"{path.stem[:20]}-{os.urandom(4).hex()}.seg", taken)
-                for path in sorted(home.glob("*.seg"))
-            )
-            if not home.name.endswith(self._run):
-                self._found(series)
+            for path in sorted(home.glob("*.seg")):
+                series = self._take(path, f"{path.stem[:20]}-{os.urandom(4).hex()}.seg", taken)
+                if not home.name.endswith(self._run):
+                    self._found(series)  # one by one: what follows may be unreadable, and stays where it is
             (home / "lock").unlink()
             home.rmdir()
         finally:
