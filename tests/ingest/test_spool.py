@@ -87,7 +87,8 @@ def test_what_was_taken_over_is_counted_though_the_rest_cannot_be_read(tmp_path,
     for spool in opened:
         spool.close()
     opened.clear()
-    scan, found = module._scan, []
+    scan = module._scan
+    found: list[int] = []
 
     def unreadable(path):
         if path.name.startswith("9"):
