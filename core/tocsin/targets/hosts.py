@@ -11,7 +11,7 @@ from tocsin.plugin import invalid
 from tocsin.store.database import Database
 from tocsin.store.snapshots import Snapshots
 from tocsin.targets import tags
-from tocsin.targets.book import REMOVALS, next_change
+from tocsin.targets.book import CHANGES, REMOVALS, next_change
 from tocsin.targets.models import TargetGroup, TargetRow
 from tocsin.targets.pulse import chunked
 
@@ -116,7 +116,9 @@ class Hosts:
         # In one order everywhere: processes that insert the same hosts at once would wait for each other for ever.
         fresh = [{"ident": ident, "update_at": int(self._clock())} for ident in sorted({*idents} - known)]
         if fresh:
-            TargetRow.insert_many(fresh).on_conflict_ignore().execute()
+            with self._database.atomic():
+                self._snapshots.hold(CHANGES)  # MariaDB locks the gaps between hosts that are changed or removed
+                TargetRow.insert_many(fresh).on_conflict_ignore().execute()
         return len(fresh)
 
     def add_tags(self, idents: Sequence[str], given: Iterable[str]) -> Failures:
